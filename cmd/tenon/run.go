@@ -119,7 +119,7 @@ and one line says what is missing.`,
 func runCommand(cmd *cobra.Command, g *global, c launch.Command, note func(string)) (launch.Result, error) {
 	fs := proc.Default()
 	l := &launch.Launcher{FS: fs, StateDir: g.stateDir, Program: os.Args[:1], Note: note}
-	err := openLauncher(l, g)
+	err := openLauncher(l, g, c)
 	if err == nil {
 		defer l.Host.Close()
 		var result launch.Result
@@ -135,8 +135,8 @@ func runCommand(cmd *cobra.Command, g *global, c launch.Command, note func(strin
 	return l.Run(cmd.Context(), c)
 }
 
-// openLauncher prepares the node for commands that l starts.
-func openLauncher(l *launch.Launcher, g *global) error {
+// openLauncher prepares the node for the command c that l starts.
+func openLauncher(l *launch.Launcher, g *global, c launch.Command) error {
 	tree, err := cgroup.Detect(l.FS.Proc)
 	if err != nil {
 		return err
@@ -145,7 +145,7 @@ func openLauncher(l *launch.Launcher, g *global) error {
 	if l.Root, err = launchRoot(tree, l.FS); err != nil {
 		return err
 	}
-	if l.Host, err = host.Open(host.Options{Tree: tree, FS: l.FS, JournalDir: g.stateDir, Try: true}); err != nil {
+	if l.Host, err = host.Open(host.Options{Tree: tree, FS: l.FS, JournalDir: g.stateDir, Only: c.Workload(l.Root).Cgroup}); err != nil {
 		return err
 	}
 	// Only tenond uses mechanisms that affect the whole node. A command of tenon

@@ -27,6 +27,11 @@ type Node struct {
 	Topology *topology.Cache
 	Devices  *blockio.Devices
 	Controls *cachectl.Groups
+	// Only is the one cgroup whose knobs matter, or empty. Then Look and Try look for
+	// files in this cgroup, which must exist, and not in all others. They leave it
+	// unknown whether tracing programs can be loaded: to find out, a process reads all
+	// type information of the kernel, which takes more CPU time than all the rest.
+	Only node.CgroupPath
 	// Journal journals what Try changes. If it is nil, Try does not journal.
 	Journal Journal
 }

@@ -71,7 +71,7 @@ func (p prober) probeFile(f cgroupFile) node.Answer {
 // lookInGroups looks for a file in the cgroups below a root. If this gives no
 // answer and p.try is true, it makes a temporary cgroup.
 func (p prober) lookInGroups(root, name string) node.Answer {
-	groups, err := groupsIn(root)
+	groups, err := p.groupsIn(root)
 	if err != nil {
 		return unknown("%v", err)
 	}
@@ -161,9 +161,12 @@ func listed(file, word string) bool {
 	return err == nil && slices.Contains(strings.Fields(string(text)), word)
 }
 
-// groupsIn lists the cgroups on the two levels below a root. On these levels,
-// systemd and the kubelet enable controllers.
-func groupsIn(root string) ([]string, error) {
+// groupsIn lists the cgroups in which to look for files. These are the ones on the
+// two levels below a root, on which systemd and the kubelet enable controllers.
+func (p prober) groupsIn(root string) ([]string, error) {
+	if p.Only != "" {
+		return []string{filepath.Join(root, string(p.Only))}, nil
+	}
 	top, err := filepath.Glob(filepath.Join(root, "*", "cgroup.procs"))
 	if err != nil {
 		return nil, err

@@ -74,6 +74,9 @@ func probePerf() node.Answer {
 // probeBPF answers whether tracing programs can be loaded. They need the
 // kernel's BTF (type information).
 func (p prober) probeBPF() node.Answer {
+	if p.Only != "" {
+		return unknown("not asked: cgroup %s needs no tracing", p.Only)
+	}
 	btf := filepath.Join(p.FS.Sys, "kernel/btf/vmlinux")
 	if a := exists(btf); a.Verdict != node.Yes {
 		return a

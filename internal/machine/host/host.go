@@ -50,6 +50,9 @@ type Options struct {
 	// not show whether the kernel has a file. Without Try, Capabilities writes
 	// nothing, and the answer is "not known".
 	Try bool
+	// Only is set by a host that manages one cgroup: see capability.Node. The cgroup
+	// must exist at the first snapshot and at the first call of Capabilities.
+	Only node.CgroupPath
 	// Spare lists processes that Tenon must never stop or end, such as the
 	// watchdog of tenond. PID 1, this process and the processes in the journal
 	// need not be in the list.
@@ -131,7 +134,7 @@ func open(o Options, k isolation.Kernel) (*Host, error) {
 	h.wire(o.Resident, o.Spare, k)
 	h.probed = capability.Node{
 		FS: h.fs, Tree: h.tree, NoTree: h.noTree, Topology: h.topology, Devices: h.blocks, Controls: h.controls,
-		Journal: probeJournal{h.journal, h.tree},
+		Only: o.Only, Journal: probeJournal{h.journal, h.tree},
 	}
 	h.can = sync.OnceValue(func() node.Capabilities {
 		if o.Try {

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/model/node"
@@ -26,8 +24,9 @@ type run struct {
 
 // enter creates the group, sets its knobs, and moves the waiting gate into it.
 func (r *run) enter(ctx context.Context) error {
-	r.Host.Capabilities() // probes once, before taking the lock
-	unlock, err := lock(r.StateDir)
+	back := r.stepAside()
+	defer back()
+	unlock, err := r.lock(ctx, 0)
 	if err != nil {
 		return err
 	}
@@ -64,9 +63,11 @@ func (r *run) leave() error {
 	if !r.made {
 		return nil
 	}
-	unlock, err := lock(r.StateDir)
+	back := r.stepAside()
+	defer back()
+	unlock, err := r.lock(context.Background(), lingerQuiet)
 	if err != nil {
-		return err
+		return fmt.Errorf("remove cgroup %s: %w: run tenon restore later", r.workload.Cgroup, err)
 	}
 	defer unlock()
 	r.Host.Forget(r.workload.ID)
@@ -122,35 +123,6 @@ func ignoreGone(err error) error {
 		return nil
 	}
 	return err
-}
-
-const (
-	lockName    = "launch.lock"
-	lockPatient = time.Minute
-	lockPoll    = 5 * time.Millisecond
-)
-
-// lock lets only one launcher of a node create or remove cgroups at a time.
-// Otherwise a launcher could remove a parent cgroup that another launcher
-// needs. The kernel releases the lock of a launcher that dies.
-func lock(dir string) (unlock func(), err error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the state directory: %w", err)
-	}
-	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open the launch lock: %w", err)
-	}
-	for deadline := time.Now().Add(lockPatient); ; time.Sleep(lockPoll) {
-		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return func() { f.Close() }, nil
-		}
-		if time.Now().After(deadline) {
-			f.Close()
-			return nil, fmt.Errorf("lock %s for %v: %w: another tenon run hangs while it starts or ends", f.Name(), lockPatient, err)
-		}
-	}
 }
 
 // list returns process ids as text, such as "pids 12, 13, 14 and 5 more".

@@ -2,40 +2,56 @@ package launch
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/model/node"
 )
 
 // homes lists the cgroup directories of this process in those hierarchies in
 // which the command has another cgroup.
 func (r *run) homes() ([]string, error) {
-	entries, err := r.FS.SelfCgroup()
+	dirs, _, err := r.dirsOf(os.Getpid())
 	if err != nil {
 		return nil, fmt.Errorf("find the cgroup of tenon run: %w", err)
 	}
-	var dirs []string
 	for _, c := range cgroup.Controllers() {
-		version := r.Tree.VersionOf(c)
-		group, err := r.Tree.Dir(c, string(r.workload.Cgroup))
-		if version == 0 || err != nil {
-			continue
-		}
-		root, err := r.Tree.Dir(c, "")
-		if err != nil {
-			return nil, err
-		}
-		dir := root
-		if e, found := entryOf(entries, c, version); found {
-			dir = strings.TrimSuffix(root+"/"+strings.Trim(e.Path, "/"), "/")
-		}
-		if dir != group && !slices.Contains(dirs, dir) {
-			dirs = append(dirs, dir)
+		if group, err := r.Tree.Dir(c, string(r.workload.Cgroup)); err == nil {
+			dirs = slices.DeleteFunc(dirs, func(dir string) bool { return dir == group })
 		}
 	}
 	return dirs, nil
+}
+
+// dirsOf returns the cgroup directories of a process, one for each hierarchy, and
+// its cgroup in the hierarchy of the CPU. That hierarchy is the first.
+func (r *run) dirsOf(pid int) (dirs []string, group node.CgroupPath, err error) {
+	entries, err := r.FS.Cgroup(pid)
+	if err != nil {
+		return nil, "", err
+	}
+	for _, c := range cgroup.Controllers() {
+		version := r.Tree.VersionOf(c)
+		if version == 0 {
+			continue
+		}
+		e, _ := entryOf(entries, c, version)
+		path := node.CgroupPath(strings.Trim(e.Path, "/"))
+		dir, err := r.Tree.Dir(c, string(path))
+		if err != nil {
+			return nil, "", err
+		}
+		if c == "cpu" {
+			group = path
+		}
+		if !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs, group, nil
 }
 
 // entryOf returns the line of /proc/PID/cgroup for a controller, and whether there is one.

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/machine/host"
@@ -134,6 +136,9 @@ func (l *Launcher) Run(ctx context.Context, c Command) (Result, error) {
 	if !l.Yield {
 		if err := r.enter(ctx); err != nil {
 			gate.refuse()
+			if i, ended := errors.AsType[interruption](err); ended {
+				return Result{Name: c.Name, Class: c.Class, Status: 128 + int(i.Signal), Signal: unix.SignalName(i.Signal)}, r.leave()
+			}
 			return Result{}, errors.Join(err, r.leave())
 		}
 	}
