@@ -45,7 +45,7 @@ func (f *clusterFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.kubelet, "kubelet", "", "the URL of the kubelet (default: --kubelet-port of $NODE_IP, or of this host)")
 	flags.Uint16Var(&f.port, "kubelet-port", kubelet.Port, "the port of the kubelet, where --kubelet does not say it")
 	flags.StringVar(&f.ca, "kubelet-ca", "", "the file of the authorities that sign the kubelet's certificate; empty: those of the API server's")
-	flags.BoolVar(&f.insecure, "kubelet-insecure", false, "do not check the kubelet's certificate: by default it has signed that itself")
+	flags.BoolVar(&f.insecure, "kubelet-insecure", false, "do not check the kubelet's certificate; it must otherwise be signed by an authority, or be in pki below --kubelet-root, where kubelets put one that they sign themselves")
 	flags.StringVar(&f.root, "kubelet-root", "/var/lib/kubelet", "the root directory of the kubelet: its files say who binds CPUs there, also if the kubelet refuses its API; empty: do not read it")
 	flags.DurationVar(&f.poll, "kubelet-poll", 5*time.Second, "how often to ask the kubelet for its pods when no cgroup comes or goes")
 	flags.StringVar(&f.configMap, "cluster-config", "koordinator-system/slo-controller-config", "the ConfigMap with the configuration, as NAMESPACE/NAME; ACK's is kube-system/ack-slo-config")

@@ -179,7 +179,7 @@ func TestTheChartIsCleanForHelmLint(t *testing.T) {
 func allOptions() map[string]any {
 	return map[string]any{
 		"image":         map[string]any{"pullSecrets": []any{"registry"}, "tag": "v1.2.3"},
-		"agent":         map[string]any{"kubelet": map[string]any{"allowNodesProxy": true}, "config": "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\n", "extraArgs": []any{"--log-level=debug"}, "affinity": map[string]any{"nodeAffinity": map[string]any{}}},
+		"agent":         map[string]any{"kubelet": map[string]any{"allowNodesProxy": true, "insecureSkipTLSVerify": true}, "config": "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\n", "extraArgs": []any{"--log-level=debug"}, "affinity": map[string]any{"nodeAffinity": map[string]any{}}},
 		"manager":       map[string]any{"tolerations": []any{map[string]any{"operator": "Exists"}}, "extraArgs": []any{"--log-level=debug"}},
 		"config":        map[string]any{"namespace": "koordinator-system"},
 		"networkPolicy": map[string]any{"metricsFrom": []any{map[string]any{"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": "monitoring"}}}}},
@@ -194,7 +194,7 @@ func allOptions() map[string]any {
 func noOptions() map[string]any {
 	off := func() map[string]any { return map[string]any{"enabled": false} }
 	return map[string]any{
-		"agent":    map[string]any{"nri": off(), "resctrl": off(), "kubelet": map[string]any{"insecureSkipTLSVerify": false}},
+		"agent":    map[string]any{"nri": off(), "resctrl": off()},
 		"webhooks": off(), "admissionPolicy": off(), "networkPolicy": off(), "config": map[string]any{"create": false},
 		"priorityClasses": map[string]any{"create": false}, "resourceQuota": map[string]any{"create": false}, "uninstall": map[string]any{"restoreNodes": false},
 	}

@@ -42,8 +42,8 @@ type Options struct {
 	URL string
 	// CAFile is a file with the certificate authority that signed the
 	// certificate of the kubelet. The default is the authority of the API
-	// server. Insecure skips the check, for kubelets with self-signed
-	// certificates.
+	// server. A certificate that is in the kubelet's root directory is right, too,
+	// by any signer. Insecure skips the check.
 	CAFile   string
 	Insecure bool
 	// As holds the client configuration for the API server. The client uses the
@@ -86,7 +86,7 @@ func Open(o Options) (*Client, error) {
 	case o.CAFile != "":
 		config.CAFile, config.CAData = o.CAFile, nil
 	}
-	h, err := rest.HTTPClientFor(config)
+	h, err := clientFor(config, o.Root)
 	if err != nil {
 		return nil, fmt.Errorf("open the kubelet at %s: %w", o.URL, err)
 	}

@@ -2,6 +2,8 @@ package kubelet
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -178,6 +180,53 @@ func TestTheCertificateIsCheckedUnlessToldOtherwise(t *testing.T) {
 	known := s.open(t, "right", func(o *Options) { o.Insecure, o.CAFile = false, file })
 	if _, _, err := known.Pods(context.Background()); err != nil {
 		t.Error(err)
+	}
+	signers := x509.NewCertPool()
+	signers.AddCert(s.Certificate())
+	for host, want := range map[string]bool{"127.0.0.1": true, "127.0.0.2": false, "::1": true, "example.com": true, "node-1": false} {
+		if err := verify(tls.ConnectionState{PeerCertificates: []*x509.Certificate{s.Certificate()}}, host, signers, ""); (err == nil) != want {
+			t.Errorf("a certificate of 127.0.0.1, ::1 and example.com at %s: %v", host, err)
+		}
+	}
+}
+
+// TestAKubeletThatSignsItsOwnCertificateIsKnownByItsFile puts certificates into the
+// root directory of a kubelet. Only the one that the server has is right.
+func TestAKubeletThatSignsItsOwnCertificateIsKnownByItsFile(t *testing.T) {
+	s := serve(t)
+	own := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	other := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("another")})
+	key := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: s.Certificate().Raw})
+	for name, c := range map[string]struct {
+		file string
+		text []byte
+		want bool
+	}{
+		"its own":                 {"kubelet.crt", append(other, own...), true},
+		"one that it has renewed": {"kubelet-server-current.pem", append(key, own...), true},
+		"another":                 {"kubelet.crt", other, false},
+		"a block of another type": {"kubelet.crt", key, false},
+		"another file":            {"kubelet-client.crt", own, false},
+		"no text":                 {"kubelet.crt", nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			if err := os.Mkdir(filepath.Join(root, "pki"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(root, "pki", c.file), c.text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			before := s.asked.Load()
+			client := s.open(t, "right", func(o *Options) { o.Insecure, o.Root = false, root })
+			_, _, err := client.Pods(context.Background())
+			if (err == nil) != c.want || (s.asked.Load() > before) != c.want {
+				t.Errorf("%v", err)
+			}
+			if err != nil && !strings.Contains(err.Error(), "--kubelet-insecure") {
+				t.Errorf("the error does not say what to do: %v", err)
+			}
+		})
 	}
 }
 
