@@ -135,8 +135,9 @@ var arch = []struct {
 	{"config/nodeselect", pure, "model/node"},
 	{"config/objective", pure, "model/node config/nodeselect"},
 	{"config/spelling", affects, ""},
+	{"config/span", pure, ""},
 	{"config/workers", pure, "model/node decide/cpus/worker"},
-	{"config", affects, "model/unit model/node decide/match decide/facts decide/cpus/seat decide/memory decide/blockio decide/cache decide/evict decide/isolation decide/burst decide/suppress decide/overcommit decide/policy config/textfile config/syntax config/nodeselect config/objective config/spelling config/workers"},
+	{"config", affects, "model/unit model/node decide/match decide/facts decide/cpus/seat decide/memory decide/blockio decide/cache decide/evict decide/isolation decide/burst decide/suppress decide/overcommit decide/policy config/textfile config/span config/syntax config/nodeselect config/objective config/spelling config/workers"},
 	// api
 	{"api/config/v1alpha1", affects, ""},
 	{"api/v1alpha1", affects, ""},

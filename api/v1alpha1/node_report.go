@@ -97,6 +97,10 @@ const (
 	ConfigMapMissing = "ConfigMapMissing"
 )
 
+// ReasonUnlikely is the reason of a condition ConfigAccepted that is True: a
+// setting counts, but its author can hardly mean it.
+const ReasonUnlikely = "Unlikely"
+
 // AgentRuns is the type of the condition in the last report of an agent that was
 // removed from its node. The condition is False, with the reason AgentLeft. No
 // other report has it.

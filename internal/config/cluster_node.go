@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"math"
 	"reflect"
 	"strconv"
@@ -46,6 +47,8 @@ type NodeConfig struct {
 	Chosen []string
 	// Notices lists the settings that this version does not support.
 	Notices []string
+	// Unlikely lists the settings that count, but that are probably not meant.
+	Unlikely []string
 }
 
 // Node returns the configuration of a node with these labels and annotations. A later
@@ -104,6 +107,7 @@ func (n *NodeConfig) overlay(c Colocation, labels, annotations map[string]string
 			c = own
 		}
 	}
+	n.Unlikely = append(n.Unlikely, Strategies{Colocation: c, Burst: n.Strategies.Burst}.Unlikely()...)
 	for _, r := range ratios {
 		text, given := labels[r.label]
 		if !given {
@@ -117,6 +121,9 @@ func (n *NodeConfig) overlay(c Colocation, labels, annotations map[string]string
 			}
 			faults = append(faults, Fault{Field: "label " + r.label, Problem: quote(text) + ": want " + want})
 			continue
+		}
+		if f > 1 && c.Enable.Or(false) {
+			n.Unlikely = append(n.Unlikely, fmt.Sprintf("label %s: %s counts as %.0f %%, but is probably not meant: want a number from 0 to 1, such as 0.7 for 70 %%", r.label, quote(text), f*100))
 		}
 		*r.to(&c) = node.Some(unit.Percent(math.Round(f * 100)))
 	}

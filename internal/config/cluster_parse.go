@@ -125,12 +125,15 @@ type entryKeys struct {
 
 func (r *layerReader[T]) layers(text string) layers[T] {
 	var l layers[T]
+	if text == "" { // a template writes it for an unset value
+		return l
+	}
 	root, err := syntax.JSON(text)
 	if err != nil {
 		r.faults = append(r.faults, Fault{Field: r.key, Problem: err.Error()})
 		return l
 	}
-	if isNull(root) {
+	if isUnset(root) {
 		return l
 	}
 	if root.Kind != yaml.MappingNode {
@@ -139,11 +142,14 @@ func (r *layerReader[T]) layers(text string) layers[T] {
 	}
 	all, at := root, r.key
 	r.spell(root, r.key, r.list)
-	some := pick(root, r.list)
+	syntax.TakeRepeated(root, []string{r.list, "clusterStrategy"}, func(first, again *yaml.Node) {
+		r.notices = append(r.notices, Fault{Line: again.Line, Field: join(r.key, label(again.Value)), Problem: givenTwice(first, again)})
+	})
+	some := syntax.Take(root, r.list)
 	if r.list == "nodeStrategies" {
 		at = join(r.key, "clusterStrategy")
 		r.spell(root, r.key, "clusterStrategy")
-		all = pick(root, "clusterStrategy")
+		all = syntax.Take(root, "clusterStrategy")
 		r.strangers(root)
 	}
 	lines := &parser{}
@@ -153,7 +159,7 @@ func (r *layerReader[T]) layers(text string) layers[T] {
 	faults, inert := r.check(l.all, nil)
 	r.addAt(lines, faults, inert, at)
 	known := slices.Concat(faults, inert)
-	if some == nil || isNull(some) {
+	if some == nil || isUnset(some) {
 		return l
 	}
 	if some.Kind != yaml.SequenceNode {
@@ -189,7 +195,7 @@ func (r *layerReader[T]) layer(n *yaml.Node, at string, all T, inherited []Fault
 			}
 		}
 	}
-	selected := pick(&yaml.Node{Content: slices.Clone(who.Content)}, "nodeSelector")
+	selected := syntax.Take(&yaml.Node{Content: slices.Clone(who.Content)}, "nodeSelector")
 	keys, p := readMapping[entryKeys](who, "")
 	c := checker{bad: p.faultyFields(), lenient: true}
 	c.checkMapping(reflect.ValueOf(keys), "")
@@ -200,7 +206,7 @@ func (r *layerReader[T]) layer(n *yaml.Node, at string, all T, inherited []Fault
 	r.add(p, "", at)
 	e.Name = keys.Name
 	switch {
-	case selected == nil || isNull(selected):
+	case selected == nil || isUnset(selected):
 		r.notices = append(r.notices, Fault{Field: at, Problem: "it has no nodeSelector, so it applies to no node"})
 	case len(c.faults) == 0:
 		e.Selector = &keys.Selector
@@ -225,7 +231,7 @@ func (r *layerReader[T]) strategy(n *yaml.Node, at string) (T, *parser) {
 }
 
 // check applies the rules to v. It returns faults, and notices for values
-// without an effect. It omits the known faults.
+// without an effect or that are hardly meant. It omits the known faults.
 func (r *layerReader[T]) check(v T, known []Fault) (faults, inert []Fault) {
 	if len(r.faults) > 0 {
 		return nil, nil
@@ -237,13 +243,13 @@ func (r *layerReader[T]) check(v T, known []Fault) (faults, inert []Fault) {
 	if r.findInert != nil {
 		inert = slices.DeleteFunc(r.findInert(v), isKnown)
 	}
-	return faults, inert
+	return faults, append(inert, slices.DeleteFunc(unlikely(reflect.ValueOf(v), r.key), isKnown)...)
 }
 
 // spell corrects the keys of the mapping at a path (at) that differ from a
 // known name only by case.
 func (r *layerReader[T]) spell(n *yaml.Node, at string, known ...string) {
-	spell(n, known, func(name *yaml.Node, to string) {
+	syntax.Spell(n, known, func(name *yaml.Node, to string) {
 		r.notices = append(r.notices, Fault{Line: name.Line, Field: join(at, label(name.Value)), Problem: renamedTo(to)})
 	})
 }

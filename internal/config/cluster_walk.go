@@ -1,8 +1,8 @@
 package config
 
 import (
+	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -30,19 +30,6 @@ func (p *parser) faultyFields() map[string]bool {
 	return bad
 }
 
-// pick removes a key from a mapping and returns its value, or nil if there is
-// no such key.
-func pick(mapping *yaml.Node, name string) *yaml.Node {
-	for i := 0; i+1 < len(mapping.Content); i += 2 {
-		if mapping.Content[i].Value == name {
-			value := mapping.Content[i+1]
-			mapping.Content = append(mapping.Content[:i:i], mapping.Content[i+2:]...)
-			return value
-		}
-	}
-	return nil
-}
-
 // movePath replaces the prefix oldPath of a field's path by newPath.
 func movePath(field, oldPath, newPath string) string {
 	rest := strings.TrimPrefix(strings.TrimPrefix(field, oldPath), ".")
@@ -52,29 +39,16 @@ func movePath(field, oldPath, newPath string) string {
 	return join(newPath, rest)
 }
 
-// spell corrects the spelling of keys in a mapping, because Koordinator ignores the
-// case of keys. If a key differs only by case from exactly one known name, spell
-// replaces the key by that name. It calls renamed for each replaced key.
-func spell(mapping *yaml.Node, known []string, renamed func(name *yaml.Node, to string)) {
-	written := map[string]bool{}
-	for i := 0; i+1 < len(mapping.Content); i += 2 {
-		written[mapping.Content[i].Value] = true
-	}
-	for i := 0; i+1 < len(mapping.Content); i += 2 {
-		name := mapping.Content[i]
-		if name.Kind != yaml.ScalarNode || slices.Contains(known, name.Value) {
-			continue
-		}
-		fits := slices.DeleteFunc(slices.Clone(known), func(k string) bool { return !strings.EqualFold(k, name.Value) })
-		if len(fits) == 1 && !written[fits[0]] {
-			renamed(name, fits[0])
-			name.Value, written[fits[0]] = fits[0], true
-		}
-	}
-}
-
 // renamedTo returns the text of the notice for a key that spell has renamed.
 func renamedTo(name string) string { return "counts as " + name + ": want this spelling" }
+
+// givenTwice returns the text of the notice for a key that occurs again.
+func givenTwice(first, again *yaml.Node) string {
+	if first.Line == again.Line {
+		return "given twice: the first one counts"
+	}
+	return fmt.Sprintf("given twice, in lines %d and %d: the first one counts", first.Line, again.Line)
+}
 
 // Suggest returns the problem text for an unknown key. It contains the known
 // key that was probably meant.

@@ -17,12 +17,12 @@ type Colocation struct {
 	MetricAggregatePolicy          Aggregate          `json:"metricAggregatePolicy,omitzero" later:""`
 	MetricMemoryCollectPolicy      node.Maybe[string] `json:"metricMemoryCollectPolicy,omitzero" oneof:"usageWithoutPageCache usageWithHotPageCache usageWithPageCache" taken:"*"`
 
-	CPUReclaimThresholdPercent    node.Maybe[unit.Percent] `json:"cpuReclaimThresholdPercent,omitzero" range:"0.."`
+	CPUReclaimThresholdPercent    node.Maybe[unit.Percent] `json:"cpuReclaimThresholdPercent,omitzero" range:"0.." likely:"0..100"`
 	CPUCalculatePolicy            node.Maybe[string]       `json:"cpuCalculatePolicy,omitzero" oneof:"usage maxUsageRequest" taken:"*"`
-	MemoryReclaimThresholdPercent node.Maybe[unit.Percent] `json:"memoryReclaimThresholdPercent,omitzero" range:"0.."`
+	MemoryReclaimThresholdPercent node.Maybe[unit.Percent] `json:"memoryReclaimThresholdPercent,omitzero" range:"0.." likely:"0..100"`
 	MemoryCalculatePolicy         node.Maybe[string]       `json:"memoryCalculatePolicy,omitzero" oneof:"usage request maxUsageRequest" taken:"*"`
-	BatchCPUThresholdPercent      node.Maybe[unit.Percent] `json:"batchCPUThresholdPercent,omitzero" range:"0.."`
-	BatchMemoryThresholdPercent   node.Maybe[unit.Percent] `json:"batchMemoryThresholdPercent,omitzero" range:"0.."`
+	BatchCPUThresholdPercent      node.Maybe[unit.Percent] `json:"batchCPUThresholdPercent,omitzero" range:"0.." likely:"0..100"`
+	BatchMemoryThresholdPercent   node.Maybe[unit.Percent] `json:"batchMemoryThresholdPercent,omitzero" range:"0.." likely:"0..100"`
 
 	DegradeTimeMinutes         node.Maybe[int64]   `json:"degradeTimeMinutes,omitzero" range:"1.."`
 	UpdateTimeThresholdSeconds node.Maybe[int64]   `json:"updateTimeThresholdSeconds,omitzero" range:"1.."`

@@ -118,7 +118,7 @@ func Parse(data []byte) (Config, []Fault) {
 		Signals:          f.Signals.signals(),
 		Policy:           f.Policy(),
 		ContainerSockets: f.ContainerSockets,
-		Notices:          slices.Concat(noticesOfRules(f.Rules), workers.Notices(f.Slices, f.sliceUses()), f.Notices()),
+		Notices:          slices.Concat(noticesOfRules(f.Rules), workers.Notices(f.Slices, f.sliceUses()), f.Notices(), f.Unlikely()),
 	}
 	c.Policy.Pool.CPUs = f.cpus()
 	c.Policy.Seats.Slices = workers.Slices(f.Slices, f.sliceUses())

@@ -85,7 +85,7 @@ func (k key) inertValue(v reflect.Value) string {
 }
 
 func inertNumber[T ~int64](k key, m node.Maybe[T]) string {
-	if v, set := m.Value(); set && !k.span.holds(float64(v)) {
+	if v, set := m.Value(); set && !k.span.Holds(float64(v)) {
 		return strings.TrimSuffix(fmt.Sprint(v), "%") + ": want " + k.want(aWhole)
 	}
 	return ""

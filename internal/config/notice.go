@@ -2,10 +2,13 @@ package config
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 
+	"tenon.sh/tenon/internal/config/span"
 	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 const notActedOn = "is not acted on by this version"
@@ -55,6 +58,35 @@ func noticesIn(v reflect.Value, path string) []string {
 		}
 	}
 	return notices
+}
+
+// Unlikely returns a notice for each number of s that counts, but that its author
+// can hardly mean: with cpuReclaimThresholdPercent 250, a node offers more CPUs
+// than it has. It ignores keys in a disabled mapping.
+func (s Strategies) Unlikely() []string {
+	var notices []string
+	for _, f := range unlikely(reflect.ValueOf(s), "") {
+		notices = append(notices, f.String())
+	}
+	return notices
+}
+
+// unlikely returns these notices for the mapping v at a path.
+func unlikely(v reflect.Value, path string) []Fault {
+	var found []Fault
+	for _, k := range keysOf(v.Type()) {
+		f := v.FieldByIndex(k.index)
+		m, percent := f.Interface().(node.Maybe[unit.Percent])
+		switch on, isSwitch := f.Interface().(node.Maybe[bool]); {
+		case isSwitch && k.name == "enable" && !on.Or(false):
+			return nil
+		case percent && k.likely != (span.Span{}) && m.Known() && !k.likely.Holds(float64(m.Or(0))):
+			found = append(found, Fault{Field: join(path, k.name), Problem: fmt.Sprintf("%d counts, but is probably not meant: want %s%v", m.Or(0), aWhole, k.likely)})
+		case f.Kind() == reflect.Struct && !isLeaf(f):
+			found = append(found, unlikely(f, join(path, k.name))...)
+		}
+	}
+	return found
 }
 
 // asks reports whether v is set to a value other than off.

@@ -132,7 +132,7 @@ func (p *parser) value(n *yaml.Node, path string, k key, to reflect.Value) {
 // readInner reads n, which must be a mapping or a list. It reads a key without
 // a value as an empty mapping or list, because all keys below may be comments.
 func (p *parser) readInner(n *yaml.Node, path string, k key, to reflect.Value) {
-	switch empty := isNull(n); to.Kind() {
+	switch empty := isNull(n) || p.lenient && isEmpty(n); to.Kind() {
 	case reflect.Struct:
 		if !empty {
 			p.mapping(n, path, to)
@@ -157,11 +157,11 @@ func (p *parser) mapping(n *yaml.Node, path string, to reflect.Value) {
 		return
 	}
 	if p.lenient && !p.exact {
-		spell(n, namesOf(known), func(name *yaml.Node, to string) {
+		syntax.Spell(n, namesOf(known), func(name *yaml.Node, to string) {
 			p.notices = append(p.notices, Fault{Line: p.line(name), Field: join(path, label(name.Value)), Problem: renamedTo(to)})
 		})
 	}
-	first := map[string]int{}
+	first := map[string]*yaml.Node{}
 	for i := 0; i+1 < len(n.Content) && !p.full(); i += 2 {
 		name, value := n.Content[i], n.Content[i+1]
 		child := join(path, label(name.Value))
@@ -172,15 +172,11 @@ func (p *parser) mapping(n *yaml.Node, path string, to reflect.Value) {
 		case name.Tag == "!!merge":
 			p.fault(p.line(name), path, "the merge key << is not accepted: write the values out")
 			continue
-		case first[name.Value] > 0:
-			problem := "this key occurs twice"
-			if line := first[name.Value]; line != p.line(name) {
-				problem += fmt.Sprintf(", first in line %d", line)
-			}
-			p.fault(p.line(name), child, problem)
+		case first[name.Value] != nil:
+			p.refuseRepeated(first[name.Value], name, path)
 			continue
 		}
-		first[name.Value] = p.line(name)
+		first[name.Value] = name
 		at := slices.IndexFunc(known, func(k key) bool { return k.name == name.Value })
 		if at < 0 {
 			problem, meant := p.unknownKey(name.Value, known)
@@ -197,6 +193,15 @@ func (p *parser) mapping(n *yaml.Node, path string, to reflect.Value) {
 		p.lines[child] = p.line(name)
 		p.value(value, child, known[at], to.FieldByIndex(known[at].index))
 	}
+}
+
+// refuseRepeated adds a fault for a key that occurs again in the mapping at a path.
+func (p *parser) refuseRepeated(first, again *yaml.Node, path string) {
+	problem := "this key occurs twice"
+	if line := p.line(first); line != p.line(again) {
+		problem += fmt.Sprintf(", first in line %d", line)
+	}
+	p.fault(p.line(again), join(path, label(again.Value)), problem)
 }
 
 func (p *parser) list(n *yaml.Node, path string, to reflect.Value) {

@@ -69,7 +69,7 @@ func readText(n *yaml.Node, k key) (string, error) {
 
 // readWhole reads a whole number, or true and false if the range of the key is 0 to 1.
 func readWhole[T ~int64](n *yaml.Node, k key) (T, error) {
-	if k.span.isSwitch() && n.ShortTag() == "!!bool" {
+	if k.span.IsSwitch() && n.ShortTag() == "!!bool" {
 		on, err := readBool(n, k)
 		return map[bool]T{true: 1}[on], err
 	}
@@ -133,6 +133,10 @@ func isAmount(n *yaml.Node) bool {
 func isEmpty(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && n.Value == ""
 }
+
+// isUnset reports whether n leaves a key of a ConfigMap unset: null or the empty
+// text.
+func isUnset(n *yaml.Node) bool { return isNull(n) || isEmpty(n) }
 
 // isNull reports whether n is null or empty.
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }

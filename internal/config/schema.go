@@ -1,12 +1,11 @@
 package config
 
 import (
-	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
+
+	"tenon.sh/tenon/internal/config/span"
 )
 
 // A key is one key of the file. The struct that receives the file is also its
@@ -23,15 +22,18 @@ import (
 //	         requests nothing
 //	strict   in a ConfigMap or an annotation, an unknown key below this key is
 //	         a fault instead of a notice
+//	likely   the numbers that an author can mean. Others are valid and count, as
+//	         in Koordinator, but cause a notice
 //	section  the key is also a key of Koordinator's ConfigMap. The value of the
 //	         tag is the name of its list of entries for some nodes
 type key struct {
 	name    string
 	index   []int
-	span    span
+	span    span.Span
 	words   []string
-	taken   span     // values outside of span that have no effect
-	inert   []string // words that have no effect
+	taken   span.Span // values outside of span that have no effect
+	inert   []string  // words that have no effect
+	likely  span.Span
 	later   bool
 	strict  bool
 	off     string
@@ -45,10 +47,10 @@ func keysOf(t reflect.Type) []key {
 		if f.Anonymous {
 			continue // VisibleFields also returns its fields
 		}
-		k := key{index: f.Index, span: parseSpan(f.Tag.Get("range")), words: strings.Fields(f.Tag.Get("oneof")), section: f.Tag.Get("section")}
+		k := key{index: f.Index, span: span.Parse(f.Tag.Get("range")), words: strings.Fields(f.Tag.Get("oneof")), section: f.Tag.Get("section"), likely: span.Parse(f.Tag.Get("likely"))}
 		k.name, _, _ = strings.Cut(f.Tag.Get("json"), ",")
 		if taken := f.Tag.Get("taken"); strings.Contains(taken, "..") {
-			k.taken = parseSpan(taken)
+			k.taken = span.Parse(taken)
 		} else {
 			k.inert = strings.Fields(taken)
 		}
@@ -88,63 +90,6 @@ func (k key) want(noun string) string {
 		return "one of " + strings.Join(k.words, ", ")
 	}
 	return noun + k.span.String()
-}
-
-// A span is a range of numbers. The zero span contains all numbers.
-type span struct {
-	low, high string // bounds as written; "": no bound
-	above     bool   // low itself is not in the range
-	from, to  float64
-}
-
-// parseSpan parses the value of a range tag, such as "0..100".
-func parseSpan(tag string) span {
-	if tag == "" {
-		return span{}
-	}
-	var s span
-	s.low, s.high, _ = strings.Cut(tag, "..")
-	s.low, s.above = strings.CutPrefix(s.low, ">")
-	s.from, s.to = bound(s.low), bound(s.high)
-	return s
-}
-
-// bound parses a bound: a number, or a duration as nanoseconds.
-func bound(s string) float64 {
-	if s == "" {
-		return 0
-	}
-	if d, err := time.ParseDuration(s); err == nil {
-		return float64(d)
-	}
-	f, err := strconv.ParseFloat(s, 64)
-	if err != nil {
-		panic(fmt.Sprintf("range with the bound %q: want a number or a duration", s))
-	}
-	return f
-}
-
-// isSwitch reports whether s has only 0 and 1.
-func (s span) isSwitch() bool { return s.low == "0" && s.high == "1" && !s.above }
-
-// holds reports whether x lies in s.
-func (s span) holds(x float64) bool {
-	return (s.low == "" || x > s.from || (x == s.from && !s.above)) && (s.high == "" || x <= s.to)
-}
-
-// String prints " from 0 to 100", " of at least 1" or " above 0 and at most 1".
-func (s span) String() string {
-	switch {
-	case s.low == "":
-		return ""
-	case s.high == "" && s.above:
-		return " above " + s.low
-	case s.high == "":
-		return " of at least " + s.low
-	case s.above:
-		return " above " + s.low + " and at most " + s.high
-	}
-	return " from " + s.low + " to " + s.high
 }
 
 // homes returns the places of a file or ConfigMap where a key with this name

@@ -26,6 +26,7 @@ func (p *parser) strategy(n *yaml.Node, path string, k key) *yaml.Node {
 	if n.Kind != yaml.MappingNode {
 		return n
 	}
+	syntax.TakeRepeated(n, []string{k.section, "clusterStrategy"}, func(first, again *yaml.Node) { p.refuseRepeated(first, again, path) })
 	own := &yaml.Node{Kind: yaml.MappingNode, Tag: n.Tag, Line: n.Line}
 	var cluster *yaml.Node
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -33,7 +34,7 @@ func (p *parser) strategy(n *yaml.Node, path string, k key) *yaml.Node {
 		switch {
 		case name.Value == k.section:
 			p.refuseOtherNodes(name, value, path)
-		case name.Value == "clusterStrategy" && k.section == "nodeStrategies" && cluster == nil:
+		case name.Value == "clusterStrategy" && k.section == "nodeStrategies":
 			cluster = value
 		default:
 			own.Content = append(own.Content, name, value)

@@ -192,7 +192,7 @@ type NetworkQOS struct {
 type Burst struct {
 	Policy                     node.Maybe[string]       `json:"policy,omitzero" oneof:"none cpuBurstOnly cfsQuotaBurstOnly auto"`
 	CPUBurstPercent            node.Maybe[unit.Percent] `json:"cpuBurstPercent,omitzero" range:"1..10000"`
-	CFSQuotaBurstPercent       node.Maybe[unit.Percent] `json:"cfsQuotaBurstPercent,omitzero" range:"100.."`
+	CFSQuotaBurstPercent       node.Maybe[unit.Percent] `json:"cfsQuotaBurstPercent,omitzero" range:"100.." likely:"100..10000"`
 	CFSQuotaBurstPeriodSeconds node.Maybe[int64]        `json:"cfsQuotaBurstPeriodSeconds,omitzero" range:"-1.."`
 	SharePoolThresholdPercent  node.Maybe[unit.Percent] `json:"sharePoolThresholdPercent,omitzero" range:"0..100"`
 }

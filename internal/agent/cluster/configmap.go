@@ -115,7 +115,10 @@ func staysInForce(m *absence.Missing, there, was bool, now time.Time) bool {
 // tellConfig updates the status of the configuration, and logs changes of it.
 func (c *Follower) tellConfig(faults []config.Fault, ignored []string) {
 	name := fmt.Sprintf("ConfigMap %s/%s", c.Namespace, c.ConfigMap)
-	next := nodereport.Config{From: name, Ignored: ignored, Notices: slices.Concat(c.cfg.last.Notices(), c.cfg.node.Notices), Missing: c.missingConfig()}
+	next := nodereport.Config{
+		From: name, Ignored: ignored, Unlikely: len(c.cfg.node.Unlikely) > 0, Missing: c.missingConfig(),
+		Notices: slices.Concat(c.cfg.node.Unlikely, c.cfg.last.Notices(), c.cfg.node.Notices),
+	}
 	if since := c.cfg.missingPodConfig.Since(); !since.IsZero() {
 		next.Notices = append(next.Notices, fmt.Sprintf("ConfigMap %s does not exist since %s: its last content holds until %s",
 			kube.PodConfigMap, since.Format(time.TimeOnly), since.Add(absence.GoneAfter).Format(time.TimeOnly)))

@@ -57,6 +57,16 @@ func TestEveryExampleOfThePageIsAccepted(t *testing.T) {
 			var p configv1alpha1.ClusterColocationProfile
 			read(&p)
 			v = ValidateProfile(&p, map[string]schedulingv1.PriorityClass{"koord-batch": {}})
+		case "Namespace":
+			var n corev1.Namespace
+			read(&n)
+			v = ValidateNamespace(nil, n.Labels)
+		case "LimitRange":
+			read(&corev1.LimitRange{}) // the API server enforces it: TestWhatBoundsBatchResources
+		case "ResourceQuota":
+			var q corev1.ResourceQuota
+			read(&q)
+			v = ValidateQuota(&q)
 		case "Node":
 			var n corev1.Node
 			read(&n)

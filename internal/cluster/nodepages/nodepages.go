@@ -98,13 +98,14 @@ func (n Node) silenceReason(now time.Time) string {
 }
 
 // problems returns the conditions that show a problem: an enabled feature that
-// does not work, or a knob that another program keeps writing. The condition
+// does not work, a setting that is probably not meant, or a knob that another
+// program keeps writing. The condition
 // Suppressing may be False without a problem. For the condition AgentRuns, see
 // Left.
 func (n Node) problems() []metav1.Condition {
 	var all []metav1.Condition
 	for _, c := range n.Report.Status.Conditions {
-		if c.Status == metav1.ConditionFalse && c.Type != "Suppressing" && c.Type != v1alpha1.AgentRuns || c.Reason == "Contested" {
+		if c.Status == metav1.ConditionFalse && c.Type != "Suppressing" && c.Type != v1alpha1.AgentRuns || c.Reason == "Contested" || c.Reason == v1alpha1.ReasonUnlikely {
 			all = append(all, c)
 		}
 	}

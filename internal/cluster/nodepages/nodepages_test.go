@@ -343,6 +343,19 @@ func TestDoctorPrintsTheProblemsOfItsCaller(t *testing.T) {
 	}
 }
 
+// TestDoctorNamesASettingThatIsNotMeant gives a healthy node a setting that
+// counts, but that is probably not meant.
+func TestDoctorNamesASettingThatIsNotMeant(t *testing.T) {
+	n := scene(t)[1:2]
+	for reason, want := range map[string]bool{v1alpha1.ReasonUnlikely: true, "Partly": false} {
+		n[0].Report.Status.Conditions = []metav1.Condition{{Type: "ConfigAccepted", Status: metav1.ConditionTrue, Reason: reason, Message: "ConfigMap a/b: x: 250 counts"}}
+		text, healthy := Doctor(n, nil, nil, noon)
+		if healthy == want || strings.Contains(text, "ConfigAccepted: Unlikely: ConfigMap a/b: x: 250 counts") != want {
+			t.Errorf("%s: healthy %v:\n%s", reason, healthy, text)
+		}
+	}
+}
+
 // TestPodsWithoutTheCPUsThatTheyAskForAreNamed checks pods with equal reasons on
 // two nodes, a pod that is not known, and a reader who may not list pods.
 func TestPodsWithoutTheCPUsThatTheyAskForAreNamed(t *testing.T) {

@@ -235,6 +235,8 @@ func configCondition(c Config, p policy.Config) metav1.Condition {
 		return condition(ConfigAccepted, true, reasonNotRead, c.From+" is not read now, and what was read last holds: "+c.Trouble)
 	case missing != "":
 		return condition(ConfigAccepted, true, reasonFromFile, missing)
+	case c.Unlikely:
+		return condition(ConfigAccepted, true, v1alpha1.ReasonUnlikely, c.From+": "+list(c.Notices, maxListed))
 	case len(c.Notices) > 0:
 		return condition(ConfigAccepted, true, reasonPartly, c.From+": "+list(c.Notices, maxListed))
 	}

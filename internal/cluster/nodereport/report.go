@@ -93,6 +93,9 @@ type Config struct {
 	// of the node, where a value with an error counts as missing. Notices name
 	// settings that Tenon ignores.
 	Faults, Ignored, Notices []string
+	// Unlikely means that a setting counts, but is probably not meant. Notices
+	// names it first.
+	Unlikely bool
 	// Trouble is the error that prevents reading the source now, or empty.
 	Trouble string
 	Missing Missing

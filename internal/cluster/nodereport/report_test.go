@@ -288,6 +288,17 @@ func TestAFaultOfTheNodeDoesNotBlameTheConfigMap(t *testing.T) {
 	}
 }
 
+// TestASettingThatIsNotMeantHasItsReason checks the condition that makes kubectl
+// tenon doctor name such a setting.
+func TestASettingThatIsNotMeantHasItsReason(t *testing.T) {
+	v := view()
+	v.Config = Config{From: "ConfigMap a/b", Unlikely: true, Notices: []string{"x: 250 counts", "y is not acted on"}}
+	got := find(Status(v, nil).Conditions, ConfigAccepted)
+	if got.Status != metav1.ConditionTrue || got.Reason != v1alpha1.ReasonUnlikely || got.Message != "ConfigMap a/b: x: 250 counts; y is not acted on" {
+		t.Errorf("%+v", got)
+	}
+}
+
 // TestAReportHasTheTimeOfTheWallClock reports after the machine slept for an hour:
 // the clock of snapshots has stopped meanwhile. Clients compare the report with
 // their own clocks, and would take the node for silent.

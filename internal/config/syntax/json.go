@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -19,6 +21,10 @@ func JSON(text string) (*yaml.Node, error) {
 	if len(text) > MaxSize {
 		return nil, fmt.Errorf("the text is longer than %d bytes", MaxSize)
 	}
+	text = strings.TrimPrefix(text, byteOrderMark)
+	if strings.TrimSpace(text) == "" {
+		return nil, errors.New("not JSON: the text is empty")
+	}
 	// The token decoder also accepts some texts that are not JSON.
 	var whole json.RawMessage
 	if err := json.Unmarshal([]byte(text), &whole); err != nil {
@@ -29,6 +35,9 @@ func JSON(text string) (*yaml.Node, error) {
 	return r.value(0)
 }
 
+// byteOrderMark is a character that some editors write at the begin of a file.
+const byteOrderMark = "\ufeff"
+
 // jsonError returns an error for a text that is not JSON. For a text with
 // several lines, the error contains the line number.
 func jsonError(text string, err error) error {
@@ -36,11 +45,32 @@ func jsonError(text string, err error) error {
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
 		at = min(int(syntax.Offset), at)
+		err = nameCharacter(text, at-1, err)
 	}
 	if strings.Contains(strings.TrimSpace(text), "\n") {
 		return fmt.Errorf("not JSON: line %d: %w", 1+strings.Count(text[:at], "\n"), err)
 	}
 	return fmt.Errorf("not JSON: %w", err)
+}
+
+// nameCharacter returns err with the whole character at a byte of the text.
+// Package encoding/json names only the first byte of a character, as if it were
+// one of Latin-1: a byte order mark is 'ï' there.
+func nameCharacter(text string, at int, err error) error {
+	if at < 0 || at >= len(text) || text[at] < utf8.RuneSelf {
+		return err
+	}
+	r, n := utf8.DecodeRuneInString(text[at:])
+	_, where, found := strings.Cut(err.Error(), "' ")
+	switch {
+	case !found:
+		return err
+	case r == utf8.RuneError && n == 1:
+		return fmt.Errorf("the byte 0x%02x is not UTF-8 text, %s", text[at], where)
+	case !unicode.IsGraphic(r) || unicode.IsSpace(r):
+		return fmt.Errorf("invalid character %U %s", r, where)
+	}
+	return fmt.Errorf("invalid character '%c' (%U) %s", r, r, where)
 }
 
 // A jsonReader builds nodes from tokens. It records the lines of the nodes.
