@@ -227,7 +227,7 @@ var arch = []struct {
 	{"lab/reaction/run", affects, "model/unit model/node decide/tick agent/record lab/report lab/reaction lab/testbed lab/harness lab/stepservice"},
 	{"lab/colocation/cluster", affects, "model/unit lab/load lab/report lab/colocation lab/testbed lab/harness lab/work lab/kubectl lab/colocation/run"},
 	// cmd
-	{"cmd/kubectl-tenon", affects, "api/config/v1alpha1 api/v1alpha1 cluster/nodepages cluster/manifest cluster/podpages cluster/schedulers"},
+	{"cmd/kubectl-tenon", affects, "model/node api/config/v1alpha1 api/v1alpha1 cluster/kube cluster/tenant cluster/nodepages cluster/manifest cluster/podpages cluster/schedulers"},
 	{"cmd/tenon/labflag", affects, "model/unit"},
 	{"cmd/tenon/labcmd", affects, "lab/report lab/testbed lab/harness lab/work lab/colocation/run lab/memory/run lab/reaction/run lab/colocation/cluster cmd/tenon/labflag"},
 	{"cmd/tenon/resultcmd", affects, "lab/archive lab/report lab/colocation lab/colocation/submission lab/harness lab/colocation/run"},

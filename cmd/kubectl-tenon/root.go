@@ -125,7 +125,8 @@ func doctorCommand(a *access, now func() time.Time) *cobra.Command {
 		Long: `Prints how each feature works on which nodes, and the problems: what is configured
 and not in force, pods that a colocation profile missed, pods that ask for CPUs
 and have none on their node, pods that wait for a scheduler that does not run,
-and that tenon-manager does not run. The exit status is 1 if there is a problem.`,
+pods of class SYSTEM in namespaces that may not have them, quotas that never
+count, and that tenon-manager does not run. The exit status is 1 if there is a problem.`,
 		Example: `  kubectl tenon doctor`,
 		Args:    nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -178,6 +179,7 @@ func (a *access) otherProblems(ctx context.Context, errOut io.Writer, nodes []no
 		return nil, err
 	}
 	all = append(all, waiting...)
+	all = append(all, tenantProblems(ctx, c, errOut)...)
 	absent, unknown := managerAbsence(ctx, c, now)
 	if unknown != "" {
 		fmt.Fprintf(errOut, "it is not known whether tenon-manager runs: %s\n", unknown)
