@@ -70,6 +70,9 @@ must know the size of its machine: import --node-cpus and --node-cores.`,
 				text += w + "\n"
 			}
 			if patch != "" {
+				if err := p.CheckUse(); err != nil {
+					return fmt.Errorf("advise %s: %w", args[0], err)
+				}
 				text = patchText(p, text)
 				switch v := v.(type) {
 				case *concurrency.Forecast:

@@ -1,7 +1,6 @@
 package concurrency
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -17,7 +16,8 @@ type Advice struct {
 	cell       jobs.Cell       // the way that is advised
 	Goal       string          `json:"goal"`
 	How        string          `json:"how"`
-	Limit      unit.MilliCPU   `json:"limit_mcpu"` // 0: no limit
+	Limit      unit.MilliCPU   `json:"limit_mcpu"`             // 0: no limit, or it is not known
+	Request    unit.MilliCPU   `json:"request_mcpu,omitempty"` // of jobs whose CPU is no limit
 	Memory     unit.Bytes      `json:"memory_bytes"`
 	Jobs       int             `json:"jobs"` // at once on a node
 	Seconds    report.Interval `json:"job_seconds"`
@@ -64,12 +64,9 @@ func (a Advice) CPUs() float64 { return float64(a.CPUSeconds / a.Seconds.Estimat
 func adviceOf(best jobs.Option, ties, all []jobs.Option, g jobs.Goal, price float64) Advice {
 	o := optionOf(best, all)
 	a := Advice{
-		cell: best.Cell, How: name(best.Cell), Limit: o.Limit, Memory: o.Memory, Jobs: o.Asked,
+		cell: best.Cell, How: name(best.Cell), Limit: o.Limit, Request: o.Request, Memory: o.Memory, Jobs: o.Asked,
 		Seconds: o.Seconds, Hourly: o.Hourly, CPUSeconds: o.CPUSeconds,
 		Longest: report.Number(best.Longest),
-	}
-	if isUnlimited(best.Cell) { // the column CPU of a table is then a request
-		a.Limit = 0
 	}
 	for _, t := range ties {
 		a.Equal = append(a.Equal, describe(t.Cell))
@@ -90,11 +87,6 @@ func roundUp(d time.Duration) time.Duration {
 		step = time.Second / 10
 	}
 	return (d - time.Microsecond + step).Truncate(step)
-}
-
-// isUnlimited reports whether the jobs of a cell have no CPU limit.
-func isUnlimited(c jobs.Cell) bool {
-	return c.CPU == 0 || cmp.Or(c.Strategy, c.Type) == unlimited
 }
 
 // goalText describes a goal. all is false if some ways to run jobs could not be
@@ -150,15 +142,24 @@ func (a Advice) Text() string {
 // its effect in words. The method line returns both.
 func (a Advice) describeAction() string {
 	limit := "without a CPU limit"
-	if a.Limit > 0 {
+	switch {
+	case a.Limit > 0:
 		limit = fmt.Sprintf("with a limit of %s", cpusText(a.Limit))
+	case a.Request > 0 && isBurst(a.cell):
+		limit = fmt.Sprintf("with a request of %s and a higher limit that is not known", cpusText(a.Request))
+	case a.Request > 0:
+		limit += fmt.Sprintf(", with a request of %s", cpusText(a.Request))
 	}
 	return fmt.Sprintf("%s: %s at once on a node, %s (%s).", capital(a.Goal), textlayout.Plural(a.Jobs, "job", "jobs"), limit, a.How)
 }
 
 func (a Advice) what() string {
-	return fmt.Sprintf("A job takes %s s%s, the slowest %s s; a node ends %s jobs an hour%s; a job uses %s CPU-s.",
-		figure(a.Seconds.Estimate), span(a.Seconds), figure(a.Longest), figure(a.Hourly.Estimate), span(a.Hourly), figure(a.CPUSeconds))
+	used := "how much CPU time a job uses is not known"
+	if a.CPUSeconds.Known() {
+		used = fmt.Sprintf("a job uses %s CPU-s", figure(a.CPUSeconds))
+	}
+	return fmt.Sprintf("A job takes %s s%s, the slowest %s s; a node ends %s jobs an hour%s; %s.",
+		figure(a.Seconds.Estimate), span(a.Seconds), figure(a.Longest), figure(a.Hourly.Estimate), span(a.Hourly), used)
 }
 
 func (a Advice) line() string {

@@ -44,7 +44,7 @@ var modelledStrategies = map[string]bool{"pinned": true, "static": true, quotaSt
 func cellOf(c jobs.Cell) (cell capacity.Cell, known bool) {
 	apart, known := modelledStrategies[cmp.Or(c.Strategy, c.Type)]
 	cell = capacity.Cell{Jobs: c.Concurrency, Limit: c.CPU.Cores(), Threads: c.Threads, Apart: apart}
-	if isUnlimited(c) {
+	if c.IsRequest() {
 		cell.Limit = 0
 	}
 	return cell, known

@@ -75,6 +75,9 @@ func heat(r Result, how string, lo, hi float64) template.HTML {
 	slices.Sort(numbers)
 	limits, numbers = slices.Compact(limits), slices.Compact(numbers)
 	m := chart.HeatMap{Low: lo, High: hi, Title: "Seconds a job by limit and jobs", XLabel: "CPU limit of a job", YLabel: "jobs"}
+	if slices.ContainsFunc(r.Options, func(o Option) bool { return o.Request > 0 && name(o.cell()) == how }) {
+		m.Title, m.XLabel = "Seconds a job by request and jobs", "CPU request of a job"
+	}
 	for _, l := range limits {
 		m.Columns = append(m.Columns, limitText(l))
 	}
@@ -120,7 +123,7 @@ func strip(r Result) template.HTML {
 func lines(r Result) template.HTML {
 	series := map[string]*chart.Series{}
 	for _, o := range r.measured {
-		k := name(o.Cell) + limitMark + limitText(o.Cell.CPU)
+		k := name(o.Cell) + limitMark + limitOrRequest(limitOf(o))
 		if series[k] == nil {
 			series[k] = &chart.Series{Name: k, Joined: true}
 		}

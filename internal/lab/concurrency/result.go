@@ -52,7 +52,8 @@ type VoidJob struct {
 type Option struct {
 	Type       string          `json:"type"`
 	Strategy   string          `json:"strategy,omitempty"`
-	Limit      unit.MilliCPU   `json:"limit_mcpu"` // 0: there is no limit
+	Limit      unit.MilliCPU   `json:"limit_mcpu"`             // 0: there is no limit, or it is not known
+	Request    unit.MilliCPU   `json:"request_mcpu,omitempty"` // of jobs whose CPU is no limit
 	Memory     unit.Bytes      `json:"memory_bytes"`
 	Threads    int             `json:"threads,omitempty"`
 	Asked      int             `json:"jobs"`        // on one node
@@ -91,6 +92,7 @@ type Comparison struct {
 	Of      string        `json:"of"`
 	To      string        `json:"to"`
 	Limit   unit.MilliCPU `json:"limit_mcpu"`
+	Request unit.MilliCPU `json:"request_mcpu,omitempty"` // of jobs whose CPU is no limit
 	Memory  unit.Bytes    `json:"memory_bytes"`
 	Jobs    int           `json:"jobs"`
 	Seconds report.Number `json:"job_seconds_ratio"`
@@ -145,9 +147,10 @@ func Analyse(e Experiment, all []jobs.Job) Result {
 
 func optionOf(o jobs.Option, all []jobs.Option) Option {
 	c := Option{
-		Type: o.Cell.Type, Strategy: o.Cell.Strategy, Limit: o.Cell.CPU, Memory: o.Cell.Memory, Threads: o.Cell.Threads, Asked: o.Cell.Concurrency,
+		Type: o.Cell.Type, Strategy: o.Cell.Strategy, Memory: o.Cell.Memory, Threads: o.Cell.Threads, Asked: o.Cell.Concurrency,
 		Beside: report.Number(o.Beside), Seconds: report.IntervalOf(o.Seconds), Hourly: report.IntervalOf(o.Hourly), CPUSeconds: report.Number(o.CPUSeconds),
 	}
+	c.Limit, c.Request = limitOf(o)
 	alone := o.Cell
 	alone.Concurrency = 1
 	if i := slices.IndexFunc(all, func(b jobs.Option) bool { return b.Cell == alone }); i >= 0 {
@@ -156,6 +159,22 @@ func optionOf(o jobs.Option, all []jobs.Option) Option {
 	c.Shares = sharesOf(o, all)
 	return c
 }
+
+// limitOf returns the CPU limit of the jobs, or only what they requested. The lab's own
+// jobs of strategy burst have a limit, of which their quota is a multiple.
+func limitOf(o jobs.Option) (limit, request unit.MilliCPU) {
+	if o.Cell.IsRequest() && !(isBurst(o.Cell) && o.Measured) {
+		return 0, o.Cell.CPU
+	}
+	return o.Cell.CPU, 0
+}
+
+// isBurst reports whether the jobs had a limit above their request, which is not known
+// for imported jobs.
+func isBurst(c jobs.Cell) bool { return cmp.Or(c.Strategy, c.Type) == burstStrategy }
+
+// burstStrategy is the strategy whose quota is a multiple of the CPU of the cell.
+const burstStrategy = "burst"
 
 // maxComparisons is the largest number of pairs that are compared. Their number
 // grows with the square of the number of types.
@@ -172,7 +191,7 @@ func pairsOf(all []jobs.Option) (pairs [][2]int, count int) {
 		x := &all[i].Cell
 		for k := i + 1; k < len(all); k++ {
 			y := &all[k].Cell
-			if names[i] == names[k] || x.CPU != y.CPU || x.Memory != y.Memory || x.Concurrency != y.Concurrency {
+			if names[i] == names[k] || x.IsRequest() != y.IsRequest() || x.CPU != y.CPU || x.Memory != y.Memory || x.Concurrency != y.Concurrency {
 				continue
 			}
 			if count++; count <= maxComparisons {
@@ -191,16 +210,17 @@ func compare(all []jobs.Option, chosen [][2]int) []Comparison {
 		x, y := a.Cell, b.Cell
 		times, costs := compareByBlock(b.SecondsBy, a.SecondsBy), compareByBlock(b.CPUSecondsBy, a.CPUSecondsBy)
 		c := Comparison{
-			Of: name(y), To: name(x), Limit: x.CPU, Memory: x.Memory, Jobs: x.Concurrency,
+			Of: name(y), To: name(x), Memory: x.Memory, Jobs: x.Concurrency,
 			Seconds: report.Number(times.Value), CPU: report.Number(costs.Value),
 		}
+		c.Limit, c.Request = limitOf(a)
 		if times.Blocks > 1 {
 			c.SecondsSpan, c.CPUSpan = report.IntervalOf(times), report.IntervalOf(costs)
 		}
 		pairs = append(pairs, c)
 	}
 	slices.SortFunc(pairs, func(a, b Comparison) int {
-		return cmp.Or(cmp.Compare(a.To, b.To), cmp.Compare(a.Of, b.Of), cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.Jobs, b.Jobs), cmp.Compare(a.Memory, b.Memory))
+		return cmp.Or(cmp.Compare(a.To, b.To), cmp.Compare(a.Of, b.Of), cmp.Compare(a.Limit+a.Request, b.Limit+b.Request), cmp.Compare(a.Jobs, b.Jobs), cmp.Compare(a.Memory, b.Memory))
 	})
 	return pairs
 }
@@ -217,7 +237,12 @@ func name(c jobs.Cell) string {
 
 func describe(c jobs.Cell) string {
 	limit := "no limit"
-	if c.CPU > 0 {
+	switch {
+	case c.CPU > 0 && isBurst(c):
+		limit = fmt.Sprintf("burst above %s", cpusText(c.CPU))
+	case c.CPU > 0 && c.IsRequest():
+		limit = fmt.Sprintf("no limit, request %s", cpusText(c.CPU))
+	case c.CPU > 0:
 		limit = fmt.Sprintf("limit %s", cpusText(c.CPU))
 	}
 	return fmt.Sprintf("%s, %s, %s", name(c), textlayout.Plural(c.Concurrency, "job", "jobs"), limit)
@@ -260,7 +285,7 @@ func warnings(r Result, waves []jobs.Wave) []string {
 		w = append(w, "The CPU time of a job is limit × duration, which holds for jobs that used their whole limit.")
 	}
 	if slices.ContainsFunc(r.measured, func(o jobs.Option) bool { return math.IsNaN(o.CPUSeconds) }) {
-		w = append(w, "The CPU time of jobs without a limit was not measured. It is not known.")
+		w = append(w, "The CPU time of jobs without a limit, or with a burst above it, was not measured. It is not known.")
 	}
 	type wave struct { // on all nodes
 		cell jobs.Cell

@@ -199,7 +199,7 @@ func shareRows(r Result) [][]string {
 			limit = report.Scaled(s.OfLimit, 100, 0)
 		}
 		rows = append(rows, []string{
-			name(o.cell()), limitText(o.Limit), strconv.Itoa(o.Asked),
+			name(o.cell()), limitOrRequest(o.Limit, o.Request), strconv.Itoa(o.Asked),
 			ratioText(s.Time.Estimate, s.Time), ratioText(s.Cost.Estimate, s.Cost), report.FormatNumber(s.CPUs, 2), limit,
 			report.Scaled(s.Throttled, 100, 0), report.FormatNumber(s.Waiting, 2), report.FormatNumber(s.Migrations, 1), strconv.FormatInt(int64(s.PeakMemory>>20), 10),
 		})
@@ -230,5 +230,5 @@ func writeShares(b *bytes.Buffer, r Result) {
 }
 
 func (o Option) cell() jobs.Cell {
-	return jobs.Cell{Type: o.Type, Strategy: o.Strategy, Concurrency: o.Asked, CPU: o.Limit, Memory: o.Memory, Threads: o.Threads}
+	return jobs.Cell{Type: o.Type, Strategy: o.Strategy, Concurrency: o.Asked, CPU: o.Limit + o.Request, Memory: o.Memory, Threads: o.Threads}
 }

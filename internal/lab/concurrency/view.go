@@ -46,7 +46,7 @@ func headline(r Result) string {
 // explanation names the variable that explains the CPU time of a job.
 func explanation(r Result) string {
 	if len(r.Causes) == 0 {
-		return "No job has a CPU time: nothing is explained."
+		return "The CPU time of the jobs is not known, so nothing explains it."
 	}
 	c := r.Causes[0]
 	if r.Named == "" || !c.Adjusted.Known() {
@@ -62,6 +62,9 @@ func explanation(r Result) string {
 // collapse describes the largest decrease of the CPU time when the load of the
 // node grows.
 func collapse(r Result) string {
+	if len(r.Causes) == 0 {
+		return ""
+	}
 	if r.Cliff == nil {
 		return fmt.Sprintf("The CPU time of a job falls by less than %.0f %% at any load of the node.", 100*cliffMargin)
 	}
@@ -77,7 +80,7 @@ var columns = []struct {
 	cell  func(Option) string
 }{
 	{"how", 20, func(o Option) string { return name(o.cell()) }},
-	{"limit", 7, func(o Option) string { return limitText(o.Limit) }},
+	{"limit", 7, func(o Option) string { return limitOrRequest(o.Limit, o.Request) }},
 	{"jobs", 6, func(o Option) string { return strconv.Itoa(o.Asked) }},
 	{"s a job", 10, func(o Option) string { return figure(o.Seconds.Estimate) }},
 	{"penalty", 9, func(o Option) string {
@@ -89,6 +92,14 @@ var columns = []struct {
 	{"jobs/h", 9, func(o Option) string { return figure(o.Hourly.Estimate) }},
 	{"CPU-s", 9, func(o Option) string { return costText(float64(o.CPUSeconds)) }},
 	{"memory", 10, func(o Option) string { return memoryText(o.Memory) }},
+}
+
+// limitOrRequest prints a limit, or the request of jobs whose CPU is no limit.
+func limitOrRequest(limit, request unit.MilliCPU) string {
+	if request > 0 {
+		return "req " + limitText(request)
+	}
+	return limitText(limit)
 }
 
 func limitText(m unit.MilliCPU) string {
@@ -127,15 +138,14 @@ func costText(v float64) string {
 	return strconv.FormatFloat(v, 'f', 0, 64)
 }
 
-const legend = "penalty: the duration relative to that of a job alone with the same limit; jobs/h: of one node; CPU-s: CPU time of a job."
+const legend = "limit: req is what a job requested, of jobs whose limit is none or not known; penalty: the duration relative to that of a job alone with the same limit or request, within blocks if the jobs have them; jobs/h: of one node; CPU-s: CPU time of a job."
 
 // writeTable prints the result for a terminal of 100 columns.
 func writeTable(w io.Writer, r Result) error {
 	var b bytes.Buffer
 	textlayout.Paragraph(&b, "", headline(r))
 	textlayout.Paragraph(&b, "", explanation(r))
-	textlayout.Paragraph(&b, "", collapse(r))
-	for _, text := range []string{memoryLine(r), controlText(r)} {
+	for _, text := range []string{collapse(r), memoryLine(r), controlText(r)} {
 		if text != "" {
 			textlayout.Paragraph(&b, "", text)
 		}
@@ -163,7 +173,7 @@ func writeTable(w io.Writer, r Result) error {
 	if len(r.Comparisons) > 0 {
 		b.WriteString("\nOne way beside another, same limit and jobs on a node (time of a job; CPU time)\n")
 		for _, c := range r.Comparisons {
-			fmt.Fprintf(&b, "  %s / %s, limit %s, %s: %s; %s\n", c.Of, c.To, limitText(c.Limit), textlayout.Plural(c.Jobs, "job", "jobs"), ratioText(c.Seconds, c.SecondsSpan), ratioText(c.CPU, c.CPUSpan))
+			fmt.Fprintf(&b, "  %s / %s, limit %s, %s: %s; %s\n", c.Of, c.To, limitOrRequest(c.Limit, c.Request), textlayout.Plural(c.Jobs, "job", "jobs"), ratioText(c.Seconds, c.SecondsSpan), ratioText(c.CPU, c.CPUSpan))
 		}
 	}
 	if len(r.Hypotheses) > 0 {
@@ -226,7 +236,7 @@ func writePage(w io.Writer, r Result) error {
 		"join":  strings.Join,
 		"when":  func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") },
 		"share": func(n report.Number) string { return report.Scaled(n, 100, 1) },
-		"limit": limitText,
+		"limit": limitOrRequest,
 		"ratio": ratioText,
 	}).Parse(pageText)
 	if err != nil {

@@ -68,6 +68,9 @@ func CostsOf(waves []Wave) Costs {
 		{"jobs beside each other", func(w Wave) float64 { return roundTwentieth(w.Beside) }},
 		{"memory of a job", func(w Wave) float64 { return float64(w.Cell.Memory) }},
 	}
+	if len(c.Waves) == 0 {
+		return c
+	}
 	logs, demand, seconds := c.columns()
 	for _, v := range variables {
 		groups := make([]float64, len(c.Waves))

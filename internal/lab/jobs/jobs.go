@@ -9,6 +9,7 @@ package jobs
 import (
 	"cmp"
 	"math"
+	"regexp"
 	"slices"
 	"time"
 
@@ -57,12 +58,12 @@ func (j Job) scale() float64 {
 // CPUSeconds returns the CPU time of a whole job in seconds. measured is true
 // if the time was measured. Otherwise it is computed as limit × duration, which
 // is correct only for a job that used its whole limit. It is NaN for a job
-// without a limit whose time was not measured.
+// without a limit (Cell.IsRequest) whose time was not measured.
 func (j Job) CPUSeconds() (seconds float64, measured bool) {
 	if v, ok := j.Extra.CPUSeconds.Value(); ok {
 		return v * j.scale(), true
 	}
-	if j.CPU == 0 {
+	if j.CPU == 0 || j.Cell().IsRequest() {
 		return math.NaN(), false
 	}
 	return j.CPU.Cores() * j.Seconds(), false
@@ -122,6 +123,21 @@ func (j Job) Cell() Cell {
 func (c Cell) Compare(o Cell) int {
 	return cmp.Or(cmp.Compare(c.Type, o.Type), cmp.Compare(c.Strategy, o.Strategy), cmp.Compare(c.CPU, o.CPU),
 		cmp.Compare(c.Concurrency, o.Concurrency), cmp.Compare(c.Memory, o.Memory), cmp.Compare(c.Threads, o.Threads))
+}
+
+// cpuOfNode matches a part of a type such as aws-16cx1: one pod may use the 16 CPUs of
+// its node. The CPU of such a job is what it requests.
+var cpuOfNode = regexp.MustCompile(`(^|-)\d+cx\d+(-|$)`)
+
+// IsRequest reports whether the CPU of the jobs is only what they requested, and no
+// limit: they ran without one, or with a burst above it. Nothing then says how much
+// CPU time they used, unless it was measured.
+func (c Cell) IsRequest() bool {
+	switch cmp.Or(c.Strategy, c.Type) {
+	case "unbounded", "unbounded-aa", "burst":
+		return true
+	}
+	return c.Strategy == "" && cpuOfNode.MatchString(c.Type)
 }
 
 // Demand returns how much CPU the jobs of the cell request together, if all of

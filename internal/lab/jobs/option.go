@@ -25,9 +25,9 @@ type Option struct {
 	// Longest is the time of the slowest job in seconds.
 	Longest float64
 	// SecondsBy and CPUSecondsBy have one value for each block: the mean over
-	// the block's waves. So options can be compared within blocks. If a table
-	// has no blocks, each wave counts as a block. CPUSecondsBy is empty if the
-	// CPU time is not known.
+	// the block's waves. So options can be compared within blocks. Waves that
+	// name no block have nothing to do with those of another option: their mean is
+	// then the only value. CPUSecondsBy is empty if the CPU time is not known.
 	SecondsBy, CPUSecondsBy stat.Sample
 	// Jobs are the jobs of all waves.
 	Jobs []Job
@@ -88,6 +88,12 @@ func Options(waves []Wave) []Option {
 		o.CPUSeconds /= float64(o.Waves)
 		o.Beside /= float64(o.Waves)
 		o.Seconds, o.Hourly = describePositive(o.SecondsBy), describePositive(hourly)
+		if o.Seconds.Blocks > 0 && !o.ranInBlocks() {
+			o.SecondsBy = stat.Sample{0: o.Seconds.Value}
+			if o.CPUSecondsBy != nil {
+				o.CPUSecondsBy = stat.Sample{0: o.CPUSeconds}
+			}
+		}
 		if o.Seconds.Blocks > 0 {
 			all = append(all, o)
 		}
@@ -197,7 +203,7 @@ func (o Option) drift(to Option) float64 {
 // them.
 func complexity(o Option) int {
 	switch {
-	case o.Cell.Strategy == "unbounded" || o.Cell.CPU == 0:
+	case o.Cell.CPU == 0 || o.Cell.IsRequest() && o.Cell.Strategy != "burst":
 		return 0
 	case o.Cell.Strategy == "" || o.Cell.Strategy == "quota":
 		return 1

@@ -37,6 +37,16 @@ func (p Patch) Check() error {
 	return nil
 }
 
+// CheckUse returns an error if the patch would need to know how much CPU the jobs used,
+// and that is not known: it sets their request if they have no limit.
+func (p Patch) CheckUse() error {
+	c := p.Advice.Cell()
+	if p.Advice.Limit > 0 || p.Advice.CPUSeconds.Known() || cmp.Or(c.Strategy, c.Type) == string(run.Tenon) {
+		return nil
+	}
+	return fmt.Errorf("no patch for %s: the jobs have no known limit, and nothing says how much CPU they used, so no request follows from it", p.Advice.How)
+}
+
 // A plan has the values that a patch sets.
 type plan struct {
 	jobs                int

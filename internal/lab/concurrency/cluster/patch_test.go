@@ -90,3 +90,34 @@ func TestNamesOfContainersAreChecked(t *testing.T) {
 		}
 	}
 }
+
+// TestNoPatchFromAUseThatIsNotKnown advises jobs whose CPU in the name is a request, or
+// that ran without a limit, with and without a measured CPU time.
+func TestNoPatchFromAUseThatIsNotKnown(t *testing.T) {
+	for name, c := range map[string]struct {
+		cell     jobs.Cell
+		measured bool
+		refused  bool
+	}{
+		"unbounded":           {jobs.Cell{Type: "aws", Strategy: "unbounded", Concurrency: 1, CPU: 5000}, false, true},
+		"no CPU at all":       {jobs.Cell{Type: "aws", Concurrency: 1}, false, true},
+		"burst":               {jobs.Cell{Type: "aws", Strategy: "burst", Concurrency: 1, CPU: 5000}, false, true},
+		"the whole node":      {jobs.Cell{Type: "aws-16cx1", Concurrency: 1, CPU: 5000}, false, true},
+		"unbounded, measured": {jobs.Cell{Type: "aws", Strategy: "unbounded", Concurrency: 1, CPU: 5000}, true, false},
+		"burst, measured":     {jobs.Cell{Type: "aws", Strategy: "burst", Concurrency: 1, CPU: 5000}, true, false},
+		"a quota":             {jobs.Cell{Type: "aws", Strategy: "quota", Concurrency: 1, CPU: 5000}, false, false},
+	} {
+		at := time.Unix(1e9, 0).UTC()
+		j := jobs.Job{Host: "a", Type: c.cell.Type, Concurrency: 1, CPU: c.cell.CPU, In: at, Out: at.Add(15 * time.Second), Extra: jobs.Extra{Strategy: c.cell.Strategy}}
+		if c.measured {
+			j.Extra.CPUSeconds = node.Some(30.0)
+		}
+		a, err := concurrency.Analyse(concurrency.Experiment{Imported: []string{"a"}}, []jobs.Job{j}).Advise(jobs.Goal{}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := (Patch{Advice: a, Container: "t"}).CheckUse(); (err != nil) != c.refused || c.refused && !strings.Contains(err.Error(), "nothing says how much CPU they used") {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}
