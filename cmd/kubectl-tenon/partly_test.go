@@ -53,6 +53,7 @@ func TestAUserSeesWhatTheyMayRead(t *testing.T) {
 		"without nodes, explain a node":          {reader, "explain node node-2", nil, `there is no report of a node "node-2": reports are there of node-1`},
 		"without reports, top":                   {with(installed, pathReports, no), "top", []string{"the reports of the nodes are not shown: " + noReports + "\n", "its report is not known: " + noReports}, ""},
 		"without reports, doctor is not content": {with(installed, pathReports, no), "doctor", []string{"1 node, 0 with a report\n  its report is not known: " + noReports + ": node-1"}, "doctor found problems"},
+		"without reports, explain isolation":     {with(installed, pathReports, no), "explain isolation", []string{"\nWithout a result\n  node-1: its report is not known: " + noReports + "\n"}, ""},
 		"without reports, explain a node":        {with(installed, pathReports, no), "explain node node-1", []string{"node-1: not known: its report is not known: " + noReports + "\n"}, ""},
 	} {
 		out, err := kubectl(t, x.paths, strings.Fields(x.line)...)

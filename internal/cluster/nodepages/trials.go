@@ -1,6 +1,7 @@
 package nodepages
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -61,7 +62,8 @@ func Isolation(nodes []Node, now time.Time) string {
 	fmt.Fprintln(w, "NODE\tIN USE\tSINCE\tTRIED\tFOUND\tPAIRS\tWAIT WITHOUT\tWAIT WITH\tRATIO")
 	for _, n := range nodes {
 		if n.Report == nil || n.Report.Status.Trials == nil {
-			why["no report of trials"] = append(why["no report of trials"], n.Name)
+			unknown := cmp.Or(n.Unread, "no report of trials")
+			why[unknown] = append(why[unknown], n.Name)
 			continue
 		}
 		t := n.Report.Status.Trials
