@@ -62,7 +62,11 @@ func (f *FS) Info() (Info, error) {
 	var errs []error
 	for _, e := range entries {
 		name := e.Name()
-		if n, err := f.number(name, "num_closids", 10); err == nil && (i.Groups == 0 || int(n) < i.Groups) {
+		if !e.IsDir() {
+			continue // last_cmd_status
+		}
+		n, err := f.optional(name, "num_closids", 10)
+		if errs = append(errs, err); n > 0 && (i.Groups == 0 || int(n) < i.Groups) {
 			i.Groups = int(n)
 		}
 		switch name {
@@ -88,10 +92,11 @@ func (f *FS) cache(resource string) (Cache, error) {
 	c.Mask, c.Least = mask, int(least)
 	// Later kernels added these files. If a file is missing, the kernel does
 	// not have the feature.
-	sparse, _ := f.number(resource, "sparse_masks", 10)
+	sparse, err3 := f.optional(resource, "sparse_masks", 10)
 	c.Sparse = sparse == 1
-	c.Shareable, _ = f.number(resource, "shareable_bits", 16)
-	return c, errors.Join(err, err2)
+	shareable, err4 := f.optional(resource, "shareable_bits", 16)
+	c.Shareable = shareable
+	return c, errors.Join(err, err2, err3, err4)
 }
 
 // bandwidth describes the memory bandwidth. The unit is percent or an amount,
@@ -123,6 +128,16 @@ func (f *FS) limitsCores(b Bandwidth) (bool, error) {
 		return runtime.GOARCH == "amd64" && !b.Absolute, nil
 	}
 	return strings.TrimSpace(mode) == "max", err
+}
+
+// optional reads a number from a file that the folder of a resource may lack.
+// Then it returns 0.
+func (f *FS) optional(resource, file string, base int) (uint64, error) {
+	n, err := f.number(resource, file, base)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	return n, err
 }
 
 // number reads a file of the folder info that holds one number.

@@ -128,7 +128,10 @@ func Find(ctx context.Context, k kubectl.Client, names []string) (found []Node, 
 			return nil, fmt.Errorf("--node %s: the cluster has no such node", name)
 		}
 	}
-	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return nil, fmt.Errorf("find out which node is this machine: %w", err)
+	}
 	var unfit []string
 	for _, n := range all.Items {
 		named := slices.Contains(names, n.Metadata.Name)

@@ -212,7 +212,8 @@ func killAll(t *cgroup.Tree, p, keep node.CgroupPath) (left int, err error) {
 	if p == keep {
 		return left, err // the service has made cgroups below it
 	}
-	children, _ := t.Children(string(p))
+	children, e := t.Children(string(p))
+	err = errors.Join(err, unlessGone(e))
 	for _, c := range children {
 		n, e := killAll(t, p.Join(c), keep)
 		left, err = left+n, errors.Join(err, e)
@@ -220,12 +221,20 @@ func killAll(t *cgroup.Tree, p, keep node.CgroupPath) (left int, err error) {
 	return left, err
 }
 
+// unlessGone returns an error of a cgroup, but nil if the cgroup is gone.
+func unlessGone(err error) error {
+	if errors.Is(err, cgroup.ErrGone) {
+		return nil
+	}
+	return err
+}
+
 func removeAll(p, keep node.CgroupPath, m maker, t *cgroup.Tree) error {
 	if p == keep {
 		return nil
 	}
-	children, _ := t.Children(string(p))
-	var errs []error
+	children, err := t.Children(string(p))
+	errs := []error{unlessGone(err)}
 	for _, c := range children {
 		errs = append(errs, removeAll(p.Join(c), keep, m, t))
 	}

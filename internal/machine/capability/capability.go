@@ -137,6 +137,8 @@ func (p prober) probeNode(can node.Capabilities) {
 			can[node.FeaturePSINode] = answerRefused("read "+psi, err, syscall.EOPNOTSUPP)
 		}
 		_ = f.Close()
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		can[node.FeaturePSINode] = answerRefused("open "+psi, err, syscall.EOPNOTSUPP)
 	}
 	can[node.FeatureSchedExt] = p.probeSchedExt()
 

@@ -87,8 +87,8 @@ func (r *run) leave() error {
 // removeTree removes a group. It first removes the groups that the command has
 // created inside it.
 func (r *run) removeTree(group string) error {
-	children, _ := r.Tree.Children(group) // RemoveGroup fails for the same reason
-	var errs []error
+	children, err := r.Tree.Children(group)
+	errs := []error{ignoreGone(err)}
 	for _, c := range children {
 		errs = append(errs, r.removeTree(group+"/"+c))
 	}

@@ -173,7 +173,7 @@ func TestMemoryLimitKills(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Signal != "SIGKILL" || r.OOMKills != 1 {
+	if r.Signal != "SIGKILL" || r.OOMKills != node.Some[int64](1) {
 		t.Errorf("result %v: want SIGKILL by one OOM kill", r)
 	}
 }

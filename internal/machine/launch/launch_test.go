@@ -90,7 +90,7 @@ func TestResultSaysWhatIsKnown(t *testing.T) {
 			"job (BE) got 3.00 s of CPU in 2.00 s (1.50 CPUs), waited at least 1.00 s for a CPU",
 		},
 		"killed at the limit": {
-			Result{Name: "job", Class: node.LS, Signal: "SIGKILL", ThrottledSeconds: node.Some(0.0), WaitedCoverage: 1, OOMKills: 1},
+			Result{Name: "job", Class: node.LS, Signal: "SIGKILL", ThrottledSeconds: node.Some(0.0), WaitedCoverage: 1, OOMKills: node.Some[int64](1)},
 			"job (LS) got 0.00 s of CPU in 0.00 s (0.00 CPUs), throttled 0.00 s, waited 0.00 s for a CPU, ended by SIGKILL, 1 killed at the memory limit",
 		},
 	}

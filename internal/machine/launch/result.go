@@ -35,7 +35,7 @@ type Result struct {
 	WaitedCoverage float64 `json:"waited_coverage_ratio"`
 	// OOMKills is the number of processes that the kernel killed because of the
 	// cgroup's memory limit.
-	OOMKills int64 `json:"oom_kills"`
+	OOMKills node.Maybe[int64] `json:"oom_kills,omitzero"`
 }
 
 // coverageWhole is the least WaitedCoverage at which WaitedSeconds counts as
@@ -51,7 +51,7 @@ func (r *run) account(to *Result, cpu time.Duration, d Delay) {
 			to.ThrottledSeconds = node.Some(s.Throttled.Seconds())
 		}
 		if e, err := r.Tree.MemoryEvents(string(r.workload.Cgroup)); err == nil {
-			to.OOMKills = e.OOMKill
+			to.OOMKills = node.Some(e.OOMKill)
 		}
 	}
 	cpu = max(cpu, 0)
@@ -81,8 +81,8 @@ func (r Result) String() string {
 	if r.Signal != "" {
 		fmt.Fprintf(&b, ", ended by %s", r.Signal)
 	}
-	if r.OOMKills > 0 {
-		fmt.Fprintf(&b, ", %d killed at the memory limit", r.OOMKills)
+	if n := r.OOMKills.Or(0); n > 0 {
+		fmt.Fprintf(&b, ", %d killed at the memory limit", n)
 	}
 	return b.String()
 }

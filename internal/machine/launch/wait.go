@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
 )
 
 const (
@@ -91,9 +92,12 @@ func awaitZombie(pid int) {
 func (r *run) linger() error {
 	told := time.Now().Add(lingerQuiet)
 	for {
-		pids, _ := r.members()
+		pids, err := r.members()
 		if len(pids) == 0 {
-			return nil // a group that does not exist is empty, and the kernel removes no group in use
+			if err = ignoreGone(err); err != nil {
+				return fmt.Errorf("look for processes of %s that still run: %w", r.Args[0], err)
+			}
+			return nil // a group that does not exist is empty
 		}
 		if !told.IsZero() && time.Now().After(told) {
 			told = time.Time{}
@@ -133,7 +137,10 @@ func (r *run) moveOut() error {
 	for range 100 {
 		pids, err := r.members()
 		if len(pids) == 0 {
-			return ignoreGone(err)
+			if err = ignoreGone(err); err != nil {
+				return fmt.Errorf("look for processes to move out of %s: %w", r.workload.Cgroup, err)
+			}
+			return nil
 		}
 		for _, pid := range pids {
 			for _, dir := range homes {

@@ -176,8 +176,15 @@ func (b *environment) findNode(ctx context.Context) error {
 		return err
 	}
 	info := n.Status.NodeInfo
-	cpus, _ := strconv.Atoi(n.Status.Capacity["cpu"])
-	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	whole, is := unit.ParseQuantity(n.Status.Capacity["cpu"], 1, unit.Down)
+	if !is || whole < 1 {
+		return fmt.Errorf("node %s has the CPU capacity %q: want at least one CPU", name, n.Status.Capacity["cpu"])
+	}
+	cpus := int(whole)
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return fmt.Errorf("find out whether node %s is this machine: %w", name, err)
+	}
 	b.node = testedNode{
 		name: name, here: strings.TrimSpace(string(boot)) == info.BootID,
 		machine: report.Machine{Kernel: info.KernelVersion, OS: info.OSImage, CPUs: cpus},

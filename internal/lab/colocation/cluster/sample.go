@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -100,7 +101,8 @@ func parseCounters(lines []string) (c counters, err error) {
 		case len(f) == 3 && isNumber(f[0]) && isNumber(f[1]) && isNumber(f[2]): // schedstat
 			var wait time.Duration
 			wait, err = scaledCount(f[1], time.Nanosecond)
-			n, _ := strconv.ParseInt(f[2], 10, 64)
+			n, e := strconv.ParseInt(f[2], 10, 64)
+			err = errors.Join(err, e)
 			c.delay, c.slices = c.delay+wait, c.slices+n
 		case len(f) == 1 && isNumber(f[0]): // cpuacct.usage
 			c.hasUsage = true

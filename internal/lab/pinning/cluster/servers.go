@@ -329,7 +329,7 @@ func parseCounters(text string) (c podCounters, err error) {
 			continue
 		}
 		var run, wait, slices int64
-		if n, _ := fmt.Sscan(line, &run, &wait, &slices); n == 3 {
+		if _, err := fmt.Sscan(line, &run, &wait, &slices); err == nil {
 			c.waiting += time.Duration(wait)
 		}
 	}
