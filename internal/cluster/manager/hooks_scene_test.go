@@ -93,6 +93,16 @@ func TestWebhooksBoundWhatIsBE(t *testing.T) {
 	bad := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"koordinator.sh/cpuBurst":"{\"cpuBurstPercent\":-5}"}}}`))
 	s.refused(s.client.Patch(s.ctx, plain.DeepCopy(), bad), "cpuBurstPercent")
 
+	stated := s.pod("", listOf("cpu", "1"))
+	stated.Annotations = map[string]string{kube.AnnotationObjective: `{"runQueueDelay":"5s"}`}
+	s.refused(s.client.Create(s.ctx, stated), "metadata.annotations[tenon.sh/objective].runQueueDelay: 5s: want a duration from 10µs to 1s")
+	restate := func(text string) error {
+		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, kube.AnnotationObjective, text)
+		return s.client.Patch(s.ctx, plain.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))
+	}
+	s.refused(restate(`{"p99":"5ms"}`), "metadata.annotations[tenon.sh/objective].p99: unknown key: want runQueueDelay")
+	s.must(restate(`{"runQueueDelay":"2ms"}`))
+
 	s.must(s.client.Create(s.ctx, &configv1alpha1.ClusterColocationProfile{ObjectMeta: metav1.ObjectMeta{Name: s.name}, Spec: configv1alpha1.ClusterColocationProfileSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"job": "spark"}}, QoSClass: "BE",
 	}}))

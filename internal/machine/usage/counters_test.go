@@ -213,6 +213,23 @@ func TestWithoutTracingThreadsAreAskedHowLongTheyWaited(t *testing.T) {
 	}
 }
 
+// TestWaitsThatTheKernelDoesNotCountAreUnknown checks a kernel whose schedstat
+// counts nothing. A sum of 0 would say that the service does not wait.
+func TestWaitsThatTheKernelDoesNotCountAreUnknown(t *testing.T) {
+	h, write, procfs := newCountedNode(t, "web")
+	write("web", "cgroup.procs", "10")
+	procfs("10/task/10/schedstat", "0 0 0")
+	web := node.Workload{ID: "web", Class: node.LS, Cgroup: "web"}
+	web.Objective.RunQueueDelay = node.Some(time.Millisecond)
+	for verdict, want := range map[node.Verdict]bool{node.Yes: true, node.No: false, node.Unknown: true} {
+		s := node.Snapshot{At: time.Unix(0, 0), Workloads: []node.Workload{web}, Capabilities: node.Capabilities{node.FeatureSchedStat: {Verdict: verdict}}}
+		h.FillWaits(&s)
+		if got := s.Workloads[0].Usage.Delay.Sum.Known(); got != want {
+			t.Errorf("verdict %v: the waits are known: %v", verdict, got)
+		}
+	}
+}
+
 func TestOnlySoManyThreadsAreAsked(t *testing.T) {
 	h, write, procfs := newCountedNode(t, "web")
 	web := h.workloads["web"]

@@ -1,0 +1,85 @@
+package telemetry
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/slo"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// TestAnObjectiveHasTheLabelsOfItsPod checks the metrics of three pods and of a
+// workload that is no pod. Without a verdict no metric may say 0, which would mean
+// that the objective is kept.
+func TestAnObjectiveHasTheLabelsOfItsPod(t *testing.T) {
+	m := New("test")
+	turn := tickAt(1)
+	turn.Objectives = map[node.WorkloadID]slo.Judgement{}
+	for id, j := range map[node.WorkloadID]slo.Judgement{
+		"shop/front":        {Verdict: slo.Missed, Cause: slo.OwnLimit},
+		"shop/cart/uid-old": {Verdict: slo.Kept},
+		"shop/new":          {Verdict: slo.Undecided, Cause: slo.Unmeasured},
+		"system.slice/db":   {Verdict: slo.Kept},
+	} {
+		w := node.Workload{ID: id, Class: node.LS, Pod: strings.HasPrefix(string(id), "shop/")}
+		w.Objective.RunQueueDelay = node.Some(time.Millisecond)
+		turn.Snapshot.Workloads, turn.Objectives[id] = append(turn.Snapshot.Workloads, w), j
+	}
+	m.Observe(turn, nil, time.Second)
+	_, text := scrape(t, m, "/metrics")
+	for _, want := range []string{
+		`tenon_objective_missed{class="LS",namespace="shop",pod="front",workload="shop/front"} 1`,
+		`tenon_objective_verdict{cause="own-limit",class="LS",namespace="shop",pod="front",verdict="missed",workload="shop/front"} 1`,
+		`tenon_objective_missed{class="LS",namespace="shop",pod="cart",workload="shop/cart/uid-old"} 0`,
+		`tenon_objective_verdict{cause="",class="LS",namespace="shop",pod="cart",verdict="kept",workload="shop/cart/uid-old"} 1`,
+		`tenon_objective_verdict{cause="unmeasured",class="LS",namespace="shop",pod="new",verdict="undecided",workload="shop/new"} 1`,
+		`tenon_objective_missed{class="LS",namespace="",pod="",workload="system.slice/db"} 0`,
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("the metrics lack %q", want)
+		}
+	}
+	if strings.Contains(text, `tenon_objective_missed{class="LS",namespace="shop",pod="new"`) {
+		t.Error("an objective without a verdict counts as kept or missed")
+	}
+}
+
+// TestTheAlertNamesThePod evaluates the alert about objectives with promtool. A
+// miss of a minute is no reason for an alert.
+func TestTheAlertNamesThePod(t *testing.T) {
+	promtool := findPromtool(t)
+	rules, err := os.ReadFile(alerts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const tests = `rule_files: [alerts.yaml]
+evaluation_interval: 15s
+tests:
+  - interval: 15s
+    input_series:
+      - {series: 'tenon_objective_missed{instance="n",workload="shop/front",class="LS",namespace="shop",pod="front"}', values: '0x4 1x20'}
+      - {series: 'tenon_objective_missed{instance="n",workload="shop/cart",class="LS",namespace="shop",pod="cart"}', values: '1x4 0x20'}
+    alert_rule_test:
+      - {eval_time: 2m, alertname: TenonObjectiveMissed, exp_alerts: []}
+      - eval_time: 5m
+        alertname: TenonObjectiveMissed
+        exp_alerts:
+          - exp_labels: {severity: warning, instance: n, workload: shop/front, namespace: shop, pod: front}
+            exp_annotations:
+              summary: shop/front on n has missed its objective for two minutes
+              description: Its threads wait longer for a CPU than its objective allows. tenon_objective_verdict has the cause. kubectl tenon explain pod says more; on one machine, tenon status does.
+`
+	dir := t.TempDir()
+	for name, text := range map[string][]byte{"alerts.yaml": rules, "test.yaml": []byte(tests)} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := exec.Command(promtool, "test", "rules", filepath.Join(dir, "test.yaml")).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
