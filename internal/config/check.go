@@ -47,7 +47,7 @@ type checker struct {
 }
 
 func (c *checker) fault(field, problem string) {
-	c.faults = append(c.faults, Fault{Field: field, Problem: problem})
+	c.faults = append(c.faults, Fault{Field: field, Problem: fmt.Sprintf("%.800s", problem)}) // it may name another key's value
 	c.bad[field] = true
 }
 

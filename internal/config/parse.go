@@ -59,7 +59,7 @@ func read(data []byte) (file, []Fault) {
 
 func (p *parser) fault(line int, field, problem string) {
 	if !p.full() {
-		p.faults = append(p.faults, Fault{Line: line, Field: field, Problem: problem})
+		p.faults = append(p.faults, Fault{Line: line, Field: field, Problem: fmt.Sprintf("%.800s", problem)})
 	}
 }
 

@@ -61,9 +61,9 @@ func Check(all []Slice, uses []Use, bad map[string]bool, fault func(field, probl
 		case !named:
 			add(at+".name", "missing: want a name that no other slice has")
 		case twice:
-			add(at+".name", "%q: slices[%d] has this name already", name, other)
+			add(at+".name", "%.80q: slices[%d] has this name already", name, other)
 		case !IsName(name):
-			add(at+".name", "%q: %s", name, NameForm)
+			add(at+".name", "%.80q: %s", name, NameForm)
 		default:
 			first[name] = i
 			names = append(names, name)
@@ -79,11 +79,11 @@ func Check(all []Slice, uses []Use, bad map[string]bool, fault func(field, probl
 		switch {
 		case !given:
 		case len(names) == 0:
-			add(at, "%q: want the name of an entry of slices, and there is none", name)
+			add(at, "%.80q: want the name of an entry of slices, and there is none", name)
 		case !known:
-			add(at, "%q: want one of %s, the names below slices", name, strings.Join(names, ", "))
+			add(at, "%.80q: want one of %s, the names below slices", name, strings.Join(names, ", "))
 		case u.Class != string(node.BE):
-			add(at, "%q: want it for class BE only, and class %s is not divided into workers", name, u.Class)
+			add(at, "%.80q: want it for class BE only, and class %.40s is not divided into workers", name, u.Class)
 		}
 	}
 }

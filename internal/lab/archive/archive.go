@@ -177,18 +177,18 @@ func read(from io.Reader, most bounds) (memory, error) {
 			continue // GNU tar also writes entries for folders
 		}
 		if h.Typeflag != tar.TypeReg {
-			return memory{}, fmt.Errorf("entry %q is not a regular file (type %q)", h.Name, h.Typeflag)
+			return memory{}, fmt.Errorf("entry %.200q is not a regular file (type %q)", h.Name, h.Typeflag)
 		}
 		if len(m.files) == most.files {
 			return memory{}, fmt.Errorf("more than %d files", most.files)
 		}
 		if h.Size > left {
-			return memory{}, fmt.Errorf("entry %q has %d bytes: more than %d bytes in all", h.Name, h.Size, most.bytes)
+			return memory{}, fmt.Errorf("entry %.200q has %d bytes: more than %d bytes in all", h.Name, h.Size, most.bytes)
 		}
 		left -= h.Size
 		data, err := io.ReadAll(unpacked)
 		if err != nil {
-			return memory{}, fmt.Errorf("entry %q: %w", h.Name, explainDamage(err))
+			return memory{}, fmt.Errorf("entry %.200q: %w", h.Name, explainDamage(err))
 		}
 		if err := m.add(h.Name, data, h.FileInfo().Mode().Perm()); err != nil {
 			return memory{}, err

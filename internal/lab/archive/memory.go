@@ -25,16 +25,16 @@ func newMemory() memory {
 // exists already, and a path below another file.
 func (m memory) add(name string, data []byte, perm fs.FileMode) error {
 	if !fs.ValidPath(name) || name == "." || strings.Contains(name, `\`) {
-		return fmt.Errorf("entry %q: want a relative path without the elements . and .. in it", name)
+		return fmt.Errorf("entry %.200q: want a relative path without the elements . and .. in it", name)
 	}
 	_, isFile := m.files[name]
 	_, isFolder := m.folders[name]
 	if isFile || isFolder {
-		return fmt.Errorf("entry %q is there twice", name)
+		return fmt.Errorf("entry %.200q is there twice", name)
 	}
 	for above := path.Dir(name); above != "."; above = path.Dir(above) {
 		if _, ok := m.files[above]; ok {
-			return fmt.Errorf("entry %q lies below the file %q", name, above)
+			return fmt.Errorf("entry %.200q lies below the file %.200q", name, above)
 		}
 		m.folders[above] = nil
 	}

@@ -115,7 +115,7 @@ func Combine(dirs []string, base report.Mode, check func(string) error) Meta {
 			m.Excluded = append(m.Excluded, fmt.Sprintf("%s: %v", dir, err))
 			continue
 		case e.Kind != Kind:
-			m.Excluded = append(m.Excluded, fmt.Sprintf("%s: it is of kind %q", dir, e.Kind))
+			m.Excluded = append(m.Excluded, fmt.Sprintf("%s: it is of kind %.80q", dir, e.Kind))
 			continue
 		case len(ev.Runs(base)) == 0:
 			m.Excluded = append(m.Excluded, fmt.Sprintf("%s: it has no valid run of mode %s", dir, base))

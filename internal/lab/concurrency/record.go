@@ -151,7 +151,7 @@ func Load(dir string) (Experiment, []jobs.Job, error) {
 	case err != nil:
 		return e, nil, fmt.Errorf("load %s: %w", name, err)
 	case e.Schema != report.Schema || e.Kind != Kind:
-		return e, nil, fmt.Errorf("load %s: schema %d, kind %q: want schema %d, kind %s", name, e.Schema, e.Kind, report.Schema, Kind)
+		return e, nil, fmt.Errorf("load %s: schema %d, kind %.80q: want schema %d, kind %s", name, e.Schema, e.Kind, report.Schema, Kind)
 	}
 	table, err := fs.ReadFile(raw, jobsFile)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -202,9 +202,11 @@ func (s *Sampler) readUse(r *Reading, used time.Duration) error {
 	if !s.Root.Contains(s.Service) {
 		// The quota is at the contention root, so the kernel counts throttling
 		// there.
-		if at, err := s.Tree.CPUStat(string(s.Root)); err == nil {
-			r.Count[BEThrottled] = at.Throttled.Seconds()
+		at, err := s.Tree.CPUStat(string(s.Root))
+		if err != nil {
+			return err
 		}
+		r.Count[BEThrottled] = at.Throttled.Seconds()
 	}
 	if limit, err := s.Tree.ReadCPUMax(string(s.Root)); err == nil && limit.Quota != cgroup.NoQuota && limit.Period > 0 {
 		r.limit = float64(limit.Quota) / float64(limit.Period)

@@ -142,12 +142,18 @@ func (k Client) watchOnce(ctx context.Context, see func(string) (bool, error), a
 	if err := cmd.Start(); err != nil {
 		return false, fmt.Errorf("kubectl %s: %w", strings.Join(args, " "), err)
 	}
-	for lines := bufio.NewScanner(out); lines.Scan(); {
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
 		if done, err = see(lines.Text()); done || err != nil {
 			stop()
 			_ = cmd.Wait() // the program was killed, so the error does not matter
 			return done, err
 		}
+	}
+	if err := lines.Err(); err != nil { // the program would wait until its output is read
+		stop()
+		_ = cmd.Wait()
+		return false, fmt.Errorf("kubectl %s: read its output: %w", strings.Join(args, " "), err)
 	}
 	if err := cmd.Wait(); err != nil {
 		return false, fmt.Errorf("kubectl %s: %w%s", strings.Join(args, " "), err, testbed.QuoteOutput(complaint.Bytes()))

@@ -127,3 +127,11 @@ func TestPodsWithoutRoomAreDescribed(t *testing.T) {
 		t.Errorf("%q, %v", state, unplaced)
 	}
 }
+
+// TestAWatchEndsAtALineThatIsTooLong has a program that would print for ever.
+func TestAWatchEndsAtALineThatIsTooLong(t *testing.T) {
+	err := fake(t, "exec tr '\\0' x </dev/zero").Watch(t.Context(), func(string) (bool, error) { return false, nil }, "get", "pods")
+	if err == nil || !strings.Contains(err.Error(), "read its output: ") || len(err.Error()) > 500 {
+		t.Errorf("error %v", err)
+	}
+}

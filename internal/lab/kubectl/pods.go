@@ -39,7 +39,7 @@ func (k Client) WatchPods(ctx context.Context, selector string, see func(pods ma
 	return k.Watch(ctx, func(line string) (bool, error) {
 		f := strings.Split(line, "|")
 		if len(f) != 4 {
-			return false, fmt.Errorf("kubectl says %q of a pod", line)
+			return false, fmt.Errorf("kubectl says %.300q of a pod", line)
 		}
 		pods[f[0]] = Pod{f[0], f[1], strings.TrimSpace(f[2]), strings.Join(strings.Fields(f[3]), ", ")}
 		return see(pods)

@@ -48,7 +48,7 @@ func amountsOf(list map[string]string, r unit.Rounding) (a Amounts, err error) {
 		}
 		n, is := unit.ParseQuantity(text, per, r)
 		if !is {
-			err = fmt.Errorf("%s %q: want a quantity such as 1500m or 2Gi", name, text)
+			err = fmt.Errorf("%s %.80q: want a quantity such as 1500m or 2Gi", name, text)
 		}
 		return n
 	}

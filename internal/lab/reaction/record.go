@@ -140,7 +140,7 @@ func Load(dir string) (Experiment, []Step, error) {
 	case err != nil:
 		return e, nil, fmt.Errorf("load %s: %w", filepath.Join(dir, report.ExperimentFile), err)
 	case e.Schema != report.Schema || e.Kind != Kind:
-		return e, nil, fmt.Errorf("load %s: schema %d, kind %q: want schema %d, kind %s", filepath.Join(dir, report.ExperimentFile), e.Schema, e.Kind, report.Schema, Kind)
+		return e, nil, fmt.Errorf("load %s: schema %d, kind %.80q: want schema %d, kind %s", filepath.Join(dir, report.ExperimentFile), e.Schema, e.Kind, report.Schema, Kind)
 	}
 	f, err := raw.Open(stepsFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -173,7 +173,7 @@ func parseSteps(from io.Reader) ([]Step, error) {
 			return steps, fmt.Errorf("line %d: %w", n, err)
 		}
 		if s.Length <= 0 || len(s.Due) != len(s.Delays) || s.Mode == "" {
-			return steps, fmt.Errorf("line %d: mode %q, length %v, %d cycles with %d delays: want a mode, a length, and a delay for each cycle", n, s.Mode, s.Length, len(s.Due), len(s.Delays))
+			return steps, fmt.Errorf("line %d: mode %.80q, length %v, %d cycles with %d delays: want a mode, a length, and a delay for each cycle", n, s.Mode, s.Length, len(s.Due), len(s.Delays))
 		}
 		steps = append(steps, s)
 	}

@@ -35,7 +35,7 @@ func (k Kinds) Rebuild(dir string) (Findings, error) {
 	}
 	open, ok := k[kind]
 	if !ok {
-		return nil, fmt.Errorf("load experiment: %s is of kind %q, which this version of tenon does not know", dir, kind)
+		return nil, fmt.Errorf("load experiment: %s is of kind %.80q, which this version of tenon does not know", dir, kind)
 	}
 	if KeepsResult(dir) {
 		f, err := open(dir)

@@ -136,7 +136,7 @@ func (r Run) check() error {
 	odd := func(c rune) bool { return !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-') }
 	switch {
 	case r.Mode == "" || strings.ContainsFunc(string(r.Mode), odd):
-		return fmt.Errorf("mode %q: want lower-case letters, digits and dashes", r.Mode)
+		return fmt.Errorf("mode %.80q: want lower-case letters, digits and dashes", r.Mode)
 	case r.Index < 0 || r.Block < 0:
 		return fmt.Errorf("index %d, block %d: want no negative number", r.Index, r.Block)
 	case r.Length <= 0 || r.Length > 24*time.Hour:

@@ -282,7 +282,7 @@ func QuoteOutput(out []byte) string {
 	if text == "" {
 		return ""
 	}
-	return ": " + strings.TrimSpace(text[strings.LastIndexAny(text, "\r\n")+1:])
+	return fmt.Sprintf(": %.500s", strings.TrimSpace(text[strings.LastIndexAny(text, "\r\n")+1:]))
 }
 
 // EndedEarly returns an error for a process that should still run, but ended

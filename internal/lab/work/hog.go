@@ -122,7 +122,7 @@ func (m *Meter) Follow(r io.Reader, now func() time.Time) error {
 	for lines.Scan() {
 		n, err := strconv.ParseInt(strings.TrimSpace(lines.Text()), 10, 64)
 		if err != nil {
-			return fmt.Errorf("read the progress of a process: %w", err)
+			return fmt.Errorf("read the progress of a process: %.80q: want a whole number", lines.Text())
 		}
 		m.mu.Lock()
 		m.marks = append(m.marks, mark{now(), float64(n)})

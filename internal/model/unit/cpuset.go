@@ -45,7 +45,7 @@ func ParseCPUSet(list string) (CPUSet, error) {
 		lo, err1 := strconv.ParseUint(first, 10, 32)
 		hi, err2 := strconv.ParseUint(last, 10, 32)
 		if err1 != nil || err2 != nil || lo > hi || hi >= MaxCPUs {
-			return CPUSet{}, fmt.Errorf("cpu list %q: want numbers from 0 to %d and ranges such as 0-3,8", list, MaxCPUs-1)
+			return CPUSet{}, fmt.Errorf("cpu list %.80q: want numbers from 0 to %d and ranges such as 0-3,8", list, MaxCPUs-1)
 		}
 		for c := lo; c <= hi; c++ {
 			s.words[c/64] |= 1 << (c % 64)

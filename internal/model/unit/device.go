@@ -27,7 +27,7 @@ func ParseDevice(s string) (Device, error) {
 	a, err1 := strconv.ParseUint(major, 10, 32)
 	b, err2 := strconv.ParseUint(minor, 10, 32)
 	if !two || err1 != nil || err2 != nil {
-		return Device{}, fmt.Errorf("block device %q: want MAJOR:MINOR such as 254:0", s)
+		return Device{}, fmt.Errorf("block device %.80q: want MAJOR:MINOR such as 254:0", s)
 	}
 	return Device{uint32(a), uint32(b)}, nil
 }

@@ -47,11 +47,11 @@ func ParsePressure(text string) (Pressure, error) {
 		}
 		known = true
 		if err := to.parse(rest); err != nil {
-			return Pressure{}, fmt.Errorf("pressure line %q: %w", strings.TrimSpace(line), err)
+			return Pressure{}, fmt.Errorf("pressure line %.80q: %w", strings.TrimSpace(line), err)
 		}
 	}
 	if !known {
-		return Pressure{}, fmt.Errorf("pressure %q: want lines that start with some or full", text)
+		return Pressure{}, fmt.Errorf("pressure %.80q: want lines that start with some or full", text)
 	}
 	return p, nil
 }
@@ -62,7 +62,7 @@ func (s *Stall) parse(fields string) error {
 		if key == "total" {
 			us, err := strconv.ParseInt(value, 10, 64)
 			if err != nil || us < 0 || us > math.MaxInt64/1000 {
-				return fmt.Errorf("total %q: want microseconds", value)
+				return fmt.Errorf("total %.80q: want microseconds", value)
 			}
 			s.Total = time.Duration(us) * time.Microsecond
 			continue
@@ -80,7 +80,7 @@ func (s *Stall) parse(fields string) error {
 		}
 		percent, err := strconv.ParseFloat(value, 64)
 		if err != nil || !(percent >= 0 && percent <= 100) {
-			return fmt.Errorf("%s %q: want a percentage", key, value)
+			return fmt.Errorf("%s %.80q: want a percentage", key, value)
 		}
 		*to = percent / 100
 	}

@@ -32,7 +32,7 @@ func (m MilliCPU) String() string { return strconv.FormatInt(int64(m), 10) + "m"
 func ParseMilliCPU(s string) (MilliCPU, error) {
 	m, is := ParseQuantity(s, 1000, Up)
 	if !is || m < 0 || m > 1e12 {
-		return 0, fmt.Errorf("cpu amount %q: want a number of CPUs such as 2, 1.5 or 500m", s)
+		return 0, fmt.Errorf("cpu amount %.80q: want a number of CPUs such as 2, 1.5 or 500m", s)
 	}
 	return MilliCPU(m), nil
 }
@@ -84,7 +84,7 @@ func ParseBytes(s string) (Bytes, error) {
 	}
 	b, is := ParseQuantity(s, 1, Up)
 	if !is || b < 0 || b == math.MaxInt64 {
-		return 0, fmt.Errorf("memory amount %q: want bytes with an optional suffix k M G T P E Ki Mi Gi Ti Pi Ei, such as 512Mi", s)
+		return 0, fmt.Errorf("memory amount %.80q: want bytes with an optional suffix k M G T P E Ki Mi Gi Ti Pi Ei, such as 512Mi", s)
 	}
 	return Bytes(b), nil
 }
@@ -130,7 +130,7 @@ func (w Weight) String() string {
 func ParseWeight(s string) (Weight, error) {
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil || !(f >= 0 && f <= 30000) {
-		return 0, fmt.Errorf("cpu weight %q: want a number from %d to %d", s, MinWeight, MaxWeight)
+		return 0, fmt.Errorf("cpu weight %.80q: want a number from %d to %d", s, MinWeight, MaxWeight)
 	}
 	return Weight(math.Round(f * weightUnit)), nil
 }

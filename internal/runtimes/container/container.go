@@ -61,7 +61,7 @@ func Check(address string) error {
 	case kind == "docker", kind == "podman", kind == "containerd":
 		return nil
 	}
-	return fmt.Errorf("%q: want docker://, podman:// or containerd:// and the absolute path of a socket", address)
+	return fmt.Errorf("%.200q: want docker://, podman:// or containerd:// and the absolute path of a socket", address)
 }
 
 // UserOf returns the owner of the socket at an address, as Container.User.

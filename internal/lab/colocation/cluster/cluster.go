@@ -186,8 +186,8 @@ func (b *environment) findNode(ctx context.Context) error {
 		return fmt.Errorf("find out whether node %s is this machine: %w", name, err)
 	}
 	b.node = testedNode{
-		name: name, here: strings.TrimSpace(string(boot)) == info.BootID,
-		machine: report.Machine{Kernel: info.KernelVersion, OS: info.OSImage, CPUs: cpus},
+		name: name, here: len(boot) > 0 && strings.TrimSpace(string(boot)) == info.BootID,
+		machine: report.Machine{Kernel: info.KernelVersion, OS: info.OSImage, CPUs: int(capacity / 1000)},
 	}
 	for _, a := range n.Status.Addresses {
 		if a.Type == "InternalIP" && b.node.address == "" {
@@ -199,7 +199,7 @@ func (b *environment) findNode(ctx context.Context) error {
 	}
 	if b.node.here {
 		b.node.machine = testbed.ThisMachine(b.FS)
-		b.node.machine.CPUs = cpus
+		b.node.machine.CPUs = int(capacity / 1000)
 	}
 	b.versions["kubelet"], b.versions["container runtime"] = info.KubeletVersion, info.ContainerRuntimeVersion
 	r, err := b.nodeReport(ctx)

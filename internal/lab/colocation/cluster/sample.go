@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -116,7 +117,7 @@ func parseCounters(lines []string) (c counters, err error) {
 			c.throttled, err = scaledCount(f[1], time.Nanosecond)
 		}
 		if err != nil {
-			return c, fmt.Errorf("read the counters of a pod: %q: %w", l, err)
+			return c, fmt.Errorf("read the counters of a pod: %.200q: %.200v", l, err)
 		}
 	}
 	if !c.hasUsage {
@@ -150,6 +151,9 @@ func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") =
 
 func scaledCount(s string, scale time.Duration) (time.Duration, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
+	if err == nil && (n < 0 || n > math.MaxInt64/int64(scale)) {
+		err = fmt.Errorf("%d: want a time from 0 to %v", n, time.Duration(math.MaxInt64))
+	}
 	return time.Duration(n) * scale, err
 }
 

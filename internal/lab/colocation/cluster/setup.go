@@ -73,7 +73,7 @@ func (b *environment) setTested(lines []string) error {
 	_, list, _ := strings.Cut(strings.Join(lines, ""), ":")
 	cpus, err := unit.ParseCPUSet(strings.TrimSpace(list))
 	if err != nil || cpus.Empty() {
-		return fmt.Errorf("learn from pod %s which CPUs it may use: it says %q", nginxPod, lines)
+		return fmt.Errorf("learn from pod %s which CPUs it may use: it says %.300q", nginxPod, strings.Join(lines, "\n"))
 	}
 	if both := cpus.Intersect(b.Place.Client.Union(b.Place.Lab)); b.node.here && !both.Empty() {
 		return fmt.Errorf("the lab runs on node %s itself, whose pods may use CPUs %v: give the lab CPUs of its own with --client-cpus, "+

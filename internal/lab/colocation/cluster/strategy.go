@@ -73,7 +73,10 @@ func withEntry(key, text string, entry object) (string, error) {
 		}
 	}
 	field := entriesOf(key)
-	entries, _ := config[field].([]any)
+	entries, isList := config[field].([]any)
+	if !isList && config[field] != nil {
+		return "", fmt.Errorf("%s of Tenon's ConfigMap: %s: want a list", key, field)
+	}
 	found := len(entries)
 	entries = slices.DeleteFunc(entries, func(e any) bool {
 		o, _ := e.(object)

@@ -161,7 +161,7 @@ func (b Bundle) show(p Protocol, e colocation.Experiment, runs []colocation.Run)
 	facts.SetIndent("", "  ")
 	_ = errors.Join(facts.Encode(e.Machine), facts.Encode(e.Versions)) // numbers and texts, to memory
 	out.WriteByte('\n')
-	textlayout.Paragraph(&out, "Protocol: ", fmt.Sprintf("%d, written %s, begun %s, ended %q; %d runs, %d of them void.", p.Version,
+	textlayout.Paragraph(&out, "Protocol: ", fmt.Sprintf("%d, written %s, begun %s, ended %.80q; %d runs, %d of them void.", p.Version,
 		p.Written.Format("2006-01-02 15:04:05"), e.Started.UTC().Format("2006-01-02 15:04:05"), e.Ended, b.Manifest.Runs, b.Manifest.VoidRuns))
 	gate := "Two equal modes are alike enough for claims of " + report.Limit(p.Margin) + " at P90"
 	if !b.Manifest.Gate.Resolves {

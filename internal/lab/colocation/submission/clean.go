@@ -137,7 +137,7 @@ func (p Private) check(name string, v any) error {
 		}
 		if leaf.Kind() == reflect.String && !fixedTexts[leaf.String()] {
 			if what := p.find(leaf.String()); what != "" {
-				err = fmt.Errorf("%s is %q: it contains %s", path, leaf.String(), what)
+				err = fmt.Errorf("%s is %.200q: it contains %s", path, leaf.String(), what)
 			}
 		}
 	})

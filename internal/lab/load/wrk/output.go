@@ -160,7 +160,7 @@ func (p *parser) percent(s string) float64 {
 func (p *parser) count(s string) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
-		p.errs = append(p.errs, fmt.Errorf("number %q: %w", s, err))
+		p.errs = append(p.errs, fmt.Errorf("number %.80q: want a whole number below 2^63", s))
 	}
 	return n
 }
@@ -174,7 +174,7 @@ func (p *parser) number(s string, units map[string]float64) float64 {
 		scale, known = units[s[end:]]
 	}
 	if v *= scale; err != nil || !known || math.IsInf(v, 0) || v < 0 || v > 1e15 {
-		p.errs = append(p.errs, fmt.Errorf("number %q: not one that wrk prints", s))
+		p.errs = append(p.errs, fmt.Errorf("number %.80q: not one that wrk prints", s))
 		return 0
 	}
 	return v

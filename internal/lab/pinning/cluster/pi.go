@@ -134,7 +134,7 @@ func (b *bench) awaitEnd(ctx context.Context, selector string, begun func()) (wh
 func parsePi(text string) (r pi.Report, cpus unit.CPUSet, err error) {
 	took, first := saidTime.FindStringSubmatch(text), saidFirst.FindStringSubmatch(text)
 	if took == nil || first == nil {
-		return r, cpus, fmt.Errorf("the job does not say how long it took: %q", text)
+		return r, cpus, fmt.Errorf("the job does not say how long it took: %.300q", text)
 	}
 	ms, err := strconv.ParseInt(took[2], 10, 64)
 	if err != nil {

@@ -334,7 +334,7 @@ func parseCounters(text string) (c podCounters, err error) {
 		}
 	}
 	if !found {
-		return c, fmt.Errorf("no counters in %q", text)
+		return c, fmt.Errorf("no counters in %.300q", text)
 	}
 	return c, nil
 }
