@@ -63,9 +63,11 @@ type Judgement struct {
 	// exceed. Estimated says that only their mean was measured.
 	Tail      time.Duration `json:"tail_ns,omitempty"`
 	Estimated bool          `json:"estimated,omitempty"`
-	// The fields below describe the last window with a miss. Waited is the waiting
-	// time of all threads; 0: it is not known for what they waited. Runners are
-	// those that caused most of it, with the time of each.
+	// Cause and the fields below describe the window that ended At: the last one with
+	// a miss, or an earlier one with the cause ForBE (see blameStays). Waited is the
+	// waiting time of all threads; 0: it is not known for what they waited. Runners
+	// are those that caused most of it, with the time of each.
+	At      time.Time     `json:"at,omitzero"`
 	Waited  time.Duration `json:"waited_ns,omitempty"`
 	Runners []Runner      `json:"runners,omitempty"`
 	// Periods are the periods of the workload's own CPU limit in the window. In
@@ -82,8 +84,14 @@ type Runner struct {
 	Time  time.Duration   `json:"time_ns"`
 }
 
-// maxRunners is the number of runners in a judgement.
-const maxRunners = 5
+const (
+	// maxRunners is the number of runners in a judgement.
+	maxRunners = 5
+	// blameStays is the time for which a miss keeps the cause ForBE, although later
+	// windows have another. BE gives way within a second, so its share of the waits
+	// falls at once. But reports, which come every 10 s, must say why it gave way.
+	blameStays = 15 * time.Second
+)
 
 // Judgements returns the verdict about each objective. It returns nil if there
 // is no objective.
@@ -128,12 +136,16 @@ func (j Judgement) keep(at time.Time, want time.Duration, d spread) Judgement {
 func (j Judgement) missed(at time.Time, want time.Duration, d spread, cause Cause, grown Reading, runners []Runner) Judgement {
 	next := Judgement{
 		Verdict: Missed, Cause: cause, Since: at, Objective: want, Tail: d.tail(), Estimated: d.after == nil,
-		Waited: grown.Waited, Periods: grown.Periods.Or(0), ThrottledPeriods: grown.ThrottledPeriods.Or(0),
+		At: at, Waited: grown.Waited, Periods: grown.Periods.Or(0), ThrottledPeriods: grown.ThrottledPeriods.Or(0),
 	}
 	if j.Verdict == Missed {
 		next.Since = j.Since
 	}
 	next.Runners = slices.Clone(runners[:min(len(runners), maxRunners)])
+	if j.Verdict == Missed && j.Cause == ForBE && cause != ForBE && at.Sub(j.At) < blameStays {
+		j.Tail, j.Estimated = next.Tail, next.Estimated
+		return j
+	}
 	return next
 }
 

@@ -103,6 +103,28 @@ func TestAMissNamesItsCause(t *testing.T) {
 	}
 }
 
+// TestBlameStaysForAReport lets BE give way after a miss. The service then waits
+// for its own threads. For some time, the verdict must still say why BE gave way.
+func TestBlameStaysForAReport(t *testing.T) {
+	s := newScene()
+	self := map[node.WorkloadID]time.Duration{"shop/web": 900 * time.Millisecond}
+	s.second(10, time.Microsecond, nil)
+	s.second(100, 9*time.Millisecond, map[node.WorkloadID]time.Duration{"batch/train": 900 * time.Millisecond})
+	for i := range 20 {
+		j := s.second(100, 9*time.Millisecond, self)
+		want, first := ForBE, node.WorkloadID("batch/train")
+		if time.Duration(i+1)*time.Second >= blameStays {
+			want, first = OwnThreads, "shop/web"
+		}
+		if j.Verdict != Missed || j.Cause != want || j.Runners[0].ID != first {
+			t.Fatalf("%d s after BE gave way: %+v, want the cause %s", i+1, j, want)
+		}
+	}
+	if m := s.tracker.Violations(); len(m) != 1 || !m[0].Helpless {
+		t.Errorf("BE still gives way: %+v", m)
+	}
+}
+
 // TestNoVerdictSaysWhy checks that an objective without a verdict counts neither
 // as kept nor as missed.
 func TestNoVerdictSaysWhy(t *testing.T) {
