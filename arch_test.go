@@ -119,7 +119,7 @@ var arch = []struct {
 	{"machine/isolation", affects, "model/node kernel/partial kernel/cgroup kernel/proc kernel/scx kernel/task machine/knob machine/journal machine/reread machine/subtree machine/topology machine/vendormark machine/exempt machine/bescheduler"},
 	{"machine/process", affects, "kernel/proc machine/journal"},
 	{"machine/change", affects, "model/node kernel/partial kernel/cgroup kernel/note kernel/proc kernel/resctrl machine/knob machine/journal machine/blockio machine/cachectl machine/bescheduler machine/process"},
-	{"machine/restore", affects, "model/node decide/plan kernel/partial kernel/cgroup kernel/proc machine/journal machine/subtree machine/cachectl machine/process machine/change"},
+	{"machine/restore", affects, "model/node decide/plan kernel/partial kernel/cgroup kernel/note kernel/proc machine/journal machine/subtree machine/cachectl machine/process machine/change"},
 	{"machine/host", affects, "model/unit model/node decide/plan kernel/partial kernel/cgroup kernel/proc machine/knob machine/journal machine/blockio machine/reread machine/subtree machine/topology machine/cachectl machine/capability machine/usage machine/vendormark machine/exempt machine/bescheduler machine/isolation machine/process machine/change machine/restore"},
 	{"machine/launch", affects, "model/unit model/node decide/match kernel/cgroup kernel/proc kernel/task machine/statedir machine/host"},
 	{"machine/lease", affects, "model/valuetext model/node decide/plan kernel/task machine/statedir"},

@@ -110,5 +110,5 @@ done < <(typed "$page" '## 1.')
 [ "$met" = 123456 ] || { echo "walk-machine: the page has other commands than this script knows: $met" >&2; exit 1; }
 left=$(${sudo}bin/tenon restore --dry-run)
 echo "$left"
-[[ $left == *"left nothing behind"* ]]
+[[ $left == *"no cgroup has a note of Tenon"* ]]
 took "$begun" "all of $page"

@@ -29,8 +29,12 @@ stopped first.
 A knob that another program has changed since is left alone. Groups that Tenon
 made are removed when they are empty, and controllers of cgroup v2 that only
 these groups needed are disabled. A command started by tenon run is never ended:
-the group that it is in stays and is reported. Processes that a lab started, and
-that outlived it, are ended.
+the group that it is in stays and is reported, and the command fails. Processes
+that a lab started, and that outlived it, are ended.
+
+The command looks for changes in the journal of the state directory, and in the
+notes at the cgroups. A Tenon with another state directory has another journal:
+what it left is counted, the command fails, and the error names that directory.
 
 If another program has damaged or removed the journal, what is left of it and
 what the notes at the cgroups say is restored. With a damaged journal the
@@ -41,11 +45,14 @@ as groups of resctrl, may still be there. A restart of the machine clears that.`
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			report, err := restoreFrom(cmd.Context(), g.stateDir, dryRun)
-			if err != nil && report.Empty() {
+			if err != nil && report.Empty() && len(report.Elsewhere) == 0 {
 				return needRoot("restore", err)
 			}
-			if printed := g.output.print(cmd.OutOrStdout(), report, control.Printable(printReport(report, dryRun))); printed != nil {
+			if printed := g.output.print(cmd.OutOrStdout(), report, control.Printable(printReport(report, g.stateDir, dryRun))); printed != nil {
 				return printed
+			}
+			if !dryRun {
+				err = errors.Join(err, report.Incomplete())
 			}
 			if err == nil && report.Damage != "" {
 				return fmt.Errorf("the journal in %s was damaged (%s): knobs that Tenon changed may still have its values", g.stateDir, report.Damage)
@@ -101,15 +108,18 @@ func disarm(ctx context.Context, stateDir string) error {
 	return lease.Disarm(ctx, stateDir)
 }
 
-// printReport prints the report of a restore.
-func printReport(r restore.Report, dryRun bool) string {
+// printReport prints the report of a restore from one state directory.
+func printReport(r restore.Report, stateDir string, dryRun bool) string {
+	looked := "the journal in " + stateDir + " has no change"
 	switch {
-	case r.Empty():
-		return "Nothing to restore: Tenon has left nothing behind.\n"
-	case dryRun:
+	case !r.Empty() && dryRun:
 		return "Dry run, nothing is written:\n" + r.String()
+	case !r.Empty() || len(r.Elsewhere) > 0:
+		return r.String()
+	case r.Unseen:
+		return "Nothing to restore here: " + looked + ". Only root sees whether a Tenon with another state directory has changed something.\n"
 	}
-	return r.String()
+	return "Nothing to restore: " + looked + ", and no cgroup has a note of Tenon.\n"
 }
 
 // needRoot adds the advice to use sudo to an error about permissions.

@@ -84,10 +84,11 @@ func TestRestoreAfterKillLeavesNothing(t *testing.T) {
 		}
 		_ = c.Wait()
 	}
-	if text, err := exec.Command(tenon, "--state-dir", state, "restore").CombinedOutput(); err != nil {
-		t.Fatalf("tenon restore: %v\n%s", err, text)
-	} else {
-		t.Logf("tenon restore said:\n%s", text)
+	// The group of the user's command stays, so the restore is not complete.
+	text, err := exec.Command(tenon, "--state-dir", state, "restore").CombinedOutput()
+	t.Logf("tenon restore said:\n%s", text)
+	if err == nil || !strings.Contains(string(text), "in use: run tenon restore again") {
+		t.Fatalf("tenon restore beside a command of the user: %v, want a failure that names its cgroup", err)
 	}
 
 	if diff := cmp.Diff(before, f.dump(t)); diff != "" {

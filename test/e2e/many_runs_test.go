@@ -31,7 +31,9 @@ func TestManyRunsAtOnce(t *testing.T) {
 	}
 	var all sync.WaitGroup
 	for i := range count {
-		all.Go(func() { run(3, "--qos", "BE", "--name", fmt.Sprintf("many-%d-%d", os.Getpid(), i), "--", "sh", "-c", "exit 3") })
+		all.Go(func() {
+			run(3, "--qos", "BE", "--name", fmt.Sprintf("many-%d-%d", os.Getpid(), i), "--", "sh", "-c", "exit 3")
+		})
 	}
 	for range 5 {
 		run(0, "--qos", "LS", "--", "true")

@@ -58,7 +58,7 @@ func TestRestoreSaysThatTheJournalWasDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	said, err := exec.Command(filepath.Join(s.bin, "tenon"), "--state-dir", s.state, "restore").CombinedOutput()
-	if err == nil || !strings.Contains(string(said), "damaged") || strings.Contains(string(said), "left nothing behind") {
+	if err == nil || !strings.Contains(string(said), "damaged") || strings.Contains(string(said), "Nothing to restore") {
 		t.Errorf("restore with an empty journal: %v\n%s", err, said)
 	}
 	s.isBack(said) // notes at the cgroups had the values from before

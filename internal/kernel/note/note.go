@@ -7,6 +7,8 @@ package note
 import (
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -63,6 +65,19 @@ func All(dir string) (map[string]string, error) {
 		notes[name] = string(text)
 	}
 	return notes, nil
+}
+
+// Readable reports whether this process sees notes: whether it has CAP_SYS_ADMIN
+// in the first user namespace. Without it, the kernel hides all notes.
+func Readable() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	if err := unix.Capget(&header, &sets[0]); err != nil || sets[0].Effective&(1<<unix.CAP_SYS_ADMIN) == 0 {
+		return false
+	}
+	ids, err := os.ReadFile("/proc/self/uid_map")
+	// A kernel without user namespaces has no such file.
+	return err != nil || slices.Equal(strings.Fields(string(ids)), []string{"0", "0", "4294967295"})
 }
 
 // maxAttribute is the maximum size, in bytes, of one attribute (XATTR_SIZE_MAX).

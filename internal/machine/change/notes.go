@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/note"
@@ -110,6 +112,34 @@ func unnote(c *Knobs, k node.Knob) error {
 func (c *Knobs) LostChanges(known journal.State, paths []string) (journal.State, error) {
 	lost := journal.State{Touches: map[node.Knob]journal.Touch{}, Groups: map[node.CgroupPath]journal.Session{}}
 	dir := c.noteDir()
+	err := c.eachNote(paths, func(p node.CgroupPath, name string, n record) {
+		if n.Dir != dir {
+			return
+		}
+		if name == madeNote {
+			if _, made := known.Groups[p]; !made {
+				lost.Groups[p] = n.By
+			}
+			return
+		}
+		k := node.Knob{Cgroup: p, File: node.File(name)}
+		inode, err := c.Inode(k)
+		t, ok := n.touch(k, inode)
+		if err != nil || !ok {
+			return
+		}
+		if old, touched := known.Touches[k]; touched && old.Inode == inode && !lostItsEnd(c, k, old, t.Written) {
+			return
+		}
+		lost.Touches[k] = t
+	})
+	return lost, err
+}
+
+// eachNote calls see with each note at the given cgroups and at the root. It
+// ignores what is no note of Tenon. With a partial.Error, it has read the notes of
+// all other cgroups.
+func (c *Knobs) eachNote(paths []string, see func(p node.CgroupPath, name string, n record)) error {
 	missed := &partial.Error{}
 	paths = slices.Concat([]string{""}, paths)
 	type reading struct {
@@ -125,29 +155,41 @@ func (c *Knobs) LostChanges(known journal.State, paths []string) (journal.State,
 		}
 		for name, text := range notes {
 			var n record
-			if json.Unmarshal([]byte(text), &n) != nil || n.Dir != dir {
-				continue
+			if json.Unmarshal([]byte(text), &n) == nil {
+				see(node.CgroupPath(path), name, n)
 			}
-			p := node.CgroupPath(path)
-			if name == madeNote {
-				if _, made := known.Groups[p]; !made {
-					lost.Groups[p] = n.By
-				}
-				continue
-			}
-			k := node.Knob{Cgroup: p, File: node.File(name)}
-			inode, err := c.Inode(k)
-			t, ok := n.touch(k, inode)
-			if err != nil || !ok {
-				continue
-			}
-			if old, touched := known.Touches[k]; touched && old.Inode == inode && !lostItsEnd(c, k, old, t.Written) {
-				continue
-			}
-			lost.Touches[k] = t
 		}
 	}
-	return lost, missed.OrNil()
+	return missed.OrNil()
+}
+
+// An Elsewhere says what a Tenon with another state directory has changed and not
+// undone, by the notes at the cgroups.
+type Elsewhere struct {
+	StateDir string `json:"state_dir"`
+	Knobs    int    `json:"knobs"`
+	Groups   int    `json:"groups"` // that it made
+}
+
+// Elsewhere returns the changes of those Tenons that have another state directory,
+// in the order of these directories. This Tenon cannot undo them, because they
+// are in other journals.
+func (c *Knobs) Elsewhere(paths []string) ([]Elsewhere, error) {
+	own, found := c.noteDir(), map[string]Elsewhere{}
+	err := c.eachNote(paths, func(_ node.CgroupPath, name string, n record) {
+		if n.Dir == own || n.Dir == "" {
+			return
+		}
+		e := found[n.Dir]
+		e.StateDir = n.Dir
+		if name == madeNote {
+			e.Groups++
+		} else {
+			e.Knobs++
+		}
+		found[n.Dir] = e
+	})
+	return slices.SortedFunc(maps.Values(found), func(a, b Elsewhere) int { return strings.Compare(a.StateDir, b.StateDir) }), err
 }
 
 // lostItsEnd reports whether the journal has lost the last write of a knob,

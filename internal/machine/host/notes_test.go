@@ -9,6 +9,7 @@ import (
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/kernel/note"
 	"tenon.sh/tenon/internal/machine/host"
+	"tenon.sh/tenon/internal/machine/restore"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -159,4 +160,36 @@ func TestAJournalThatWasCutIsCompletedFromTheCgroups(t *testing.T) {
 			cut(t).continueAndRestore(t, 2)
 		})
 	}
+}
+
+// TestARestoreNamesTheStateDirectoryOfAnotherTenon runs a restore with another
+// state directory than the Tenon that changed the machine. It must not say that
+// nothing is left, and must undo nothing.
+func TestARestoreNamesTheStateDirectoryOfAnotherTenon(t *testing.T) {
+	x := openLosing(t)
+	for name, remove := range map[string]bool{"with its journal": false, "without its journal": true} {
+		if remove {
+			do(t, os.RemoveAll(x.dir))
+		}
+		other, err := host.Open(host.Options{JournalDir: filepath.Join(t.TempDir(), "other")})
+		do(t, err)
+		planned, err := other.RestorePlan(t.Context())
+		do(t, err)
+		done, err := other.Restore(t.Context())
+		do(t, err)
+		want := "2 knobs were changed and 1 cgroup was made by a Tenon with the state directory " + x.dir + ": run tenon --state-dir " + x.dir + " restore"
+		for _, r := range []restore.Report{planned, done} {
+			if err := r.Incomplete(); !r.Empty() || r.Unseen || err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v (report %v), want %s", name, err, r, want)
+			}
+		}
+		do(t, other.Close())
+	}
+	x.restoreAll(t)
+	last, err := host.Open(host.Options{JournalDir: filepath.Join(t.TempDir(), "other")})
+	do(t, err)
+	if r, err := last.Restore(t.Context()); err != nil || r.Incomplete() != nil && strings.Contains(r.Incomplete().Error(), x.dir) {
+		t.Errorf("after a restore with the right directory: %v (%v)", r.Incomplete(), err)
+	}
+	do(t, last.Close())
 }

@@ -2,10 +2,12 @@ package restore
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 
 	"tenon.sh/tenon/internal/kernel/partial"
+	"tenon.sh/tenon/internal/machine/change"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -32,6 +34,12 @@ type Report struct {
 	// Recovered is the number of knobs and cgroups that only the notes of the
 	// cgroups recorded, and not the journal.
 	Recovered int `json:"recovered,omitempty"`
+	// Elsewhere has the changes that this restore cannot undo, because another
+	// Tenon made them, with another state directory.
+	Elsewhere []change.Elsewhere `json:"elsewhere,omitempty"`
+	// Unseen says that this process could not see whether there are such changes:
+	// only root sees the notes at the cgroups.
+	Unseen bool `json:"elsewhere_unseen,omitempty"`
 }
 
 // A Change is a knob with two values: the one that the restore found, and the
@@ -80,6 +88,41 @@ func unreadOf(missed *partial.Error) []Unread {
 		all = append(all, Unread{More: missed.More})
 	}
 	return all
+}
+
+// Incomplete returns an error that says what Tenon has left on the machine after
+// the restore, or nil. It ignores what other programs have changed since: that is
+// theirs. It also ignores damage.
+func (r Report) Incomplete() error {
+	var errs []error
+	if n := len(r.Busy); n > 0 {
+		errs = append(errs, fmt.Errorf("%s that Tenon made %s in use: run tenon restore again when the commands in %s have ended",
+			count(n, "cgroup", "cgroups"), were(n, "is", "are"), were(n, "it", "them")))
+	}
+	for _, e := range r.Elsewhere {
+		errs = append(errs, fmt.Errorf("%s by a Tenon with the state directory %s: run tenon --state-dir %s restore", changed(e), e.StateDir, e.StateDir))
+	}
+	return errors.Join(errs...)
+}
+
+// changed says what a Tenon with another state directory has changed.
+func changed(e change.Elsewhere) string {
+	knobs := count(e.Knobs, "knob was", "knobs were") + " changed"
+	groups := count(e.Groups, "cgroup was", "cgroups were") + " made"
+	switch {
+	case e.Groups == 0:
+		return knobs
+	case e.Knobs == 0:
+		return groups
+	}
+	return knobs + " and " + groups
+}
+
+func were(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
 }
 
 // Empty reports whether the restore had nothing to do.
@@ -133,6 +176,9 @@ func (r Report) String() string {
 	if r.Recovered > 0 {
 		fmt.Fprintf(&b, "recovered %s that the journal did not have, from the notes at the cgroups\n", count(r.Recovered, "entry", "entries"))
 	}
+	for _, e := range r.Elsewhere {
+		fmt.Fprintf(&b, "elsewhere %s by a Tenon with the state directory %s\n", changed(e), e.StateDir)
+	}
 	if r.Damage != "" {
 		fmt.Fprintf(&b, "damaged   the journal lost entries (%s): knobs that Tenon changed may still have its values\n", r.Damage)
 	}
@@ -169,10 +215,7 @@ func (r *Report) addGone(knobs []node.Knob) {
 }
 
 func count(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
+	return fmt.Sprintf("%d %s", n, were(n, one, many))
 }
 
 func shown(s string) string {

@@ -12,6 +12,7 @@ import (
 
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/note"
 	"tenon.sh/tenon/internal/kernel/partial"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/machine/cachectl"
@@ -72,7 +73,24 @@ func (x *Restorer) All(ctx context.Context) (Report, error) {
 	if r.Damage = state.Damage; err == nil && r.Damage != "" {
 		err = x.o.Journal.Settle()
 	}
-	return r, errors.Join(err, missed.OrNil())
+	return r, errors.Join(err, x.lookElsewhere(&r), missed.OrNil())
+}
+
+// lookElsewhere adds to a report what Tenons with other state directories have
+// changed, and whether this process could see it. What a walk has missed is named
+// by the restore itself.
+func (x *Restorer) lookElsewhere(r *Report) error {
+	if r.Unseen = x.o.Tree == nil || !note.Readable(); r.Unseen {
+		return nil
+	}
+	paths, err := x.o.Tree.Paths()
+	if err != nil && !partial.Is(err) {
+		r.Unseen = true
+		return fmt.Errorf("look for notes at the cgroups: %w", err)
+	}
+	r.Elsewhere, err = x.o.Knobs.Elsewhere(paths)
+	_, err = partial.Split(err)
+	return err
 }
 
 // Plan returns what All would do, and changes nothing.
@@ -84,6 +102,7 @@ func (x *Restorer) Plan(ctx context.Context) (Report, error) {
 	lost, err := x.addLost(&state)
 	missed, err := partial.Split(err)
 	r := Report{Damage: state.Damage, Recovered: len(lost.Touches) + len(lost.Groups), Unread: unreadOf(missed)}
+	err = errors.Join(err, x.lookElsewhere(&r))
 	if err != nil || state.Empty() {
 		return r, errors.Join(err, missed.OrNil())
 	}

@@ -187,7 +187,7 @@ func (b *environment) findNode(ctx context.Context) error {
 	}
 	b.node = testedNode{
 		name: name, here: len(boot) > 0 && strings.TrimSpace(string(boot)) == info.BootID,
-		machine: report.Machine{Kernel: info.KernelVersion, OS: info.OSImage, CPUs: int(capacity / 1000)},
+		machine: report.Machine{Kernel: info.KernelVersion, OS: info.OSImage, CPUs: cpus},
 	}
 	for _, a := range n.Status.Addresses {
 		if a.Type == "InternalIP" && b.node.address == "" {
@@ -199,7 +199,7 @@ func (b *environment) findNode(ctx context.Context) error {
 	}
 	if b.node.here {
 		b.node.machine = testbed.ThisMachine(b.FS)
-		b.node.machine.CPUs = int(capacity / 1000)
+		b.node.machine.CPUs = cpus
 	}
 	b.versions["kubelet"], b.versions["container runtime"] = info.KubeletVersion, info.ContainerRuntimeVersion
 	r, err := b.nodeReport(ctx)
