@@ -41,7 +41,7 @@ const (
 // admit calls the mutating webhook and then the validating webhook.
 func admit(r Request) (*corev1.Pod, Verdict) {
 	p, v := Mutate(r)
-	judged := ValidateCreate(p, tenant.Namespace{Name: kube.SystemNamespace}, r.ColocationOff, r.Ranges)
+	judged := ValidateCreate(p, tenant.Namespace{Name: "default"}, r.ColocationOff, r.Ranges)
 	return p, Verdict{append(v.Refusals, judged.Refusals...), append(v.Warnings, judged.Warnings...)}
 }
 
@@ -76,6 +76,8 @@ func TestEachRefusalSaysWhatToWrite(t *testing.T) {
 		"resource-status that is not a set of CPUs": {"", `scheduling.koordinator.sh/resource-status: '{"cpuset": "x"}'`, own, `metadata.annotations[scheduling.koordinator.sh/resource-status].cpuset`},
 		"replace-resources without a pair":          {be, `pod.koordinator.sh/replace-resources: cpu`, two, `metadata.annotations[pod.koordinator.sh/replace-resources]: "cpu": want from:to pairs`},
 		"limits that a profile should have kept":    {be, `config.koordinator.sh/skip-update-resources: "true"`, own, `spec.containers[job].resources.limits[cpu]: missing: only its limits bound a pod of class BE that keeps its own cpu and memory: write both`},
+		"class SYSTEM":                              {"koordinator.sh/qosClass: SYSTEM", "", own, `metadata.labels[koordinator.sh/qosClass]: namespace "default" may not have class SYSTEM: want another class, or ask an administrator for the label allow.tenon.sh/SYSTEM: "true" of the namespace`},
+		"class SYSTEM by ACK's old annotation":      {"", "alibabacloud.com/qosClass: SYSTEM", own, `metadata.annotations[alibabacloud.com/qosClass]: namespace "default" may not have class SYSTEM`},
 		"two names of one resource":                 {be, "", "limits: {kubernetes.io/batch-cpu: 2k, koordinator.sh/batch-cpu: 3k}", `spec.containers[job].resources.limits[koordinator.sh/batch-cpu]: the container also has the new name of this resource: write only the new name`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -102,7 +104,6 @@ func TestPodsThatAreAccepted(t *testing.T) {
 		"LSE of middle priority":                     {"koordinator.sh/qosClass: LSE, koordinator.sh/priority-class: koord-mid", "", "requests: {cpu: 2}"},
 		"LS with identity -1, as Koordinator allows": {"koordinator.sh/qosClass: LS", `koordinator.sh/cpuQOS: '{"enable": true, "groupIdentity": -1}'`, own},
 		"keys of a newer version":                    {"", `koordinator.sh/cpuBurst: '{"policy": "auto", "tomorrow": 1}'`, own},
-		"SYSTEM":                                     {"koordinator.sh/qosClass: SYSTEM", "", own},
 		"annotations of all kinds": {"koordinator.sh/qosClass: LS", `koordinator.sh/cpuBurst: '{"policy": "auto", "cpuBurstPercent": 1000}', koordinator.sh/cpuQOS: '{"enable": true, "groupIdentity": 1}', ` +
 			`koordinator.sh/memoryQOS: '{"policy": "auto", "minLimitPercent": 100}', koordinator.sh/eviction-priority: "-5", koordinator.sh/eviction-policy: '["BECPUEvict"]', ` +
 			`node.koordinator.sh/resctrl: '{"llc": {"schemata": {"range": [0, 30]}}}', scheduling.koordinator.sh/resource-spec: '{"preferredCPUBindPolicy": "FullPCPUs"}'`, own},
@@ -126,6 +127,8 @@ func TestWarningsNameWhatIsMostLikelyNotMeant(t *testing.T) {
 		"an annotation of another class":       {be, `koordinator.sh/cpuQOS: '{"enable": true, "groupIdentity": 1}'`, two, "counts for LS pods only"},
 		"a volume of a pod":                    {be, `koordinator.sh/blkioQOS: '{"blocks": [{"name": "data", "type": "podvolume"}]}'`, two, "podvolume is not acted on"},
 		"a share of one cache":                 {be, `node.koordinator.sh/resctrl: '{"llc": {"schemataPerCache": [{"cacheID": 0, "range": [0, 50]}]}}'`, two, "schemataPerCache: is not acted on"},
+		"a request that hardly counts":         {be, "", "requests: {kubernetes.io/batch-cpu: 1, kubernetes.io/batch-memory: 1Gi}, limits: {kubernetes.io/batch-cpu: 100k, kubernetes.io/batch-memory: 1Gi}", "requests[kubernetes.io/batch-cpu]: the scheduler counts 1 thousandths of a CPU for this container, and its limit is 100k"},
+		"memory that hardly counts":            {be, "", "requests: {kubernetes.io/batch-cpu: 1k, kubernetes.io/batch-memory: 0}, limits: {kubernetes.io/batch-cpu: 1k, kubernetes.io/batch-memory: 100Gi}", "requests[kubernetes.io/batch-memory]: the scheduler counts 0 bytes for this container, and its limit is 100Gi"},
 		"an old name":                          {be, "", "limits: {koordinator.sh/batch-cpu: 2k}", "koordinator.sh/batch-cpu is an old name: write kubernetes.io/batch-cpu"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -194,7 +194,7 @@ func TestGarbagePodsNeverRunWithoutBounds(t *testing.T) {
 			if !r.ColocationOff || asksBatch(p) {
 				held(t, p)
 			}
-			if v := ValidateCreate(sent(t, p), tenant.Namespace{Name: kube.SystemNamespace}, r.ColocationOff, r.Ranges); !v.Allowed() {
+			if v := ValidateCreate(sent(t, p), tenant.Namespace{Name: "default"}, r.ColocationOff, r.Ranges); !v.Allowed() {
 				t.Errorf("admitted, but refused at a second call: %s", v.Message())
 			}
 		}

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
-	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/tenant"
 	"tenon.sh/tenon/internal/config"
 )
@@ -56,7 +55,7 @@ func createPod(t *testing.T, path string) []byte {
 	t.Helper()
 	r := request(t, path)
 	p, said := Mutate(r)
-	judged := ValidateCreate(p, tenant.Namespace{Name: kube.SystemNamespace}, r.ColocationOff, r.Ranges)
+	judged := ValidateCreate(p, tenant.Namespace{Name: "default"}, r.ColocationOff, r.Ranges)
 	var b bytes.Buffer
 	for _, w := range append(said.Warnings, judged.Warnings...) {
 		fmt.Fprintf(&b, "# warning: %s\n", w)

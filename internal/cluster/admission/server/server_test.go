@@ -181,7 +181,7 @@ func TestTheAPIServer(t *testing.T) {
 		makeRange(t, c, "limited", "memory", corev1.LimitRangeItem{DefaultRequest: amount("memory", "64Mi"), Default: amount("memory", "128Mi")})
 		for name, resources := range map[string]string{"batch": two, "native": "requests: {cpu: 1, memory: 1Gi}, limits: {cpu: 2, memory: 1Gi}", "cpu alone": "requests: {cpu: 200m}", "nothing": ""} {
 			p, turns := takeTurns(t, c, pod(t, resources), "limited", nil)
-			v := admission.ValidateCreate(p, tenant.Namespace{Name: kube.SystemNamespace}, false, nil)
+			v := admission.ValidateCreate(p, tenant.Namespace{Name: "default"}, false, nil)
 			if !v.Allowed() || len(admission.Unbounded(p, false, nil)) > 0 || kube.QOSClass(p) != corev1.PodQOSBestEffort || turns > 3 {
 				t.Errorf("%s: after %d turns %v, %s, message %q", name, turns, p.Spec.Containers[0].Resources, kube.QOSClass(p), v.Message())
 			}
@@ -198,7 +198,7 @@ func TestTheAPIServer(t *testing.T) {
 			ranges := admission.Ranges{makeRange(t, c, name, "a", item), makeRange(t, c, name, "b", corev1.LimitRangeItem{Default: amount("ephemeral-storage", "1Gi")})}
 			for asked, resources := range map[string]string{"batch": two, "native": "requests: {cpu: 1, memory: 1Gi}, limits: {cpu: 2, memory: 1Gi}"} {
 				p, turns := takeTurns(t, c, pod(t, resources), name, ranges)
-				v := admission.ValidateCreate(p, tenant.Namespace{Name: kube.SystemNamespace}, false, ranges)
+				v := admission.ValidateCreate(p, tenant.Namespace{Name: "default"}, false, ranges)
 				if err := c.Create(ctx, p.DeepCopy(), client.DryRunAll); err != nil || !v.Allowed() || turns > 3 || p.Annotations[kube.AnnotationExtended] == "" {
 					t.Errorf("%s: after %d turns %v, error %v, message %q", asked, turns, p.Spec.Containers[0].Resources, err, v.Message())
 				}

@@ -1,0 +1,116 @@
+package manager
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/tenant"
+	"tenon.sh/tenon/internal/cluster/webhooks"
+)
+
+// TestNamespacesSayWhatTheirPodsMayAskFor checks labels of namespaces on a real
+// API server: what is refused while a manager runs, and while none does.
+func TestNamespacesSayWhatTheirPodsMayAskFor(t *testing.T) {
+	s := newScene(t)
+	stopped := Options{}
+	s.webhooks(&stopped) // the API server calls the webhooks, and no manager answers
+	may := tenant.LabelPrefix + string(tenant.System)
+	space := func(name string, labels map[string]string) string {
+		n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name + "-" + name, Labels: labels}}
+		s.must(s.client.Create(s.ctx, n))
+		return n.Name
+	}
+	plain, marked, guarded := space("plain", nil), space("marked", map[string]string{may: "true"}),
+		space("guarded", map[string]string{webhooks.LabelRequired: "true", tenant.LabelPrefix + "own-cpus": "false", tenant.LabelPrefix + "LS": "false"})
+	create := func(space, class string, list corev1.ResourceList) error {
+		p := s.pod(class, list)
+		p.Namespace = space
+		return s.client.Create(s.ctx, p)
+	}
+	two := listOf("cpu", "2", "memory", "16Mi")
+	s.refused(create(plain, "SYSTEM", two), "system.validate.tenon.sh")
+	s.must(create(marked, "SYSTEM", two))
+	s.must(create(plain, "LSR", two))
+	s.refused(create(guarded, "LSE", two), "required")
+
+	s.start(s.webhooks)
+	s.awaitTrust()
+	s.refused(create(plain, "SYSTEM", two), `class SYSTEM: want another class, or ask an administrator for the label `+may+`: "true" of the namespace`)
+	s.must(create(marked, "SYSTEM", two))
+	s.must(create(plain, "LSR", two))
+	s.refused(create(guarded, "LSE", two), `own CPUs (2): `)
+	s.refused(create(guarded, "", two), "class LS, which this pod gets because it names no class")
+	s.must(create(guarded, "BE", listOf("cpu", "1", "memory", "16Mi")))
+	s.refused(s.client.Create(s.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name + "-wrong", Labels: map[string]string{"allow.tenon.sh/own-cpu": "false"}}}), "did you mean allow.tenon.sh/own-cpus?")
+
+	// A profile is no way around the label of a namespace.
+	s.must(s.client.Create(s.ctx, &configv1alpha1.ClusterColocationProfile{ObjectMeta: metav1.ObjectMeta{Name: s.name}, Spec: configv1alpha1.ClusterColocationProfileSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "agent"}}, QoSClass: "SYSTEM",
+	}}))
+	defer func() { s.must(s.client.DeleteAllOf(s.ctx, &configv1alpha1.ClusterColocationProfile{})) }()
+	agent := func(space string) error {
+		p := s.pod("", two)
+		p.Namespace, p.Labels = space, map[string]string{"app": "agent"}
+		return s.client.Create(s.ctx, p)
+	}
+	s.waitUntil("the profile gives class SYSTEM", now, func() bool { err := agent(plain); return err != nil && strings.Contains(err.Error(), "class SYSTEM") })
+	s.must(agent(marked))
+}
+
+// TestWhatBoundsBatchResources checks what docs/kubernetes.md says about quotas:
+// the author of a quota is warned, and the LimitRange of the page refuses what it
+// should.
+func TestWhatBoundsBatchResources(t *testing.T) {
+	s := newScene(t)
+	s.start(s.webhooks)
+	s.awaitTrust()
+	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name + "-batch"}}
+	s.must(s.client.Create(s.ctx, n))
+	var l corev1.LimitRange
+	s.must(yaml.UnmarshalStrict([]byte(`{apiVersion: v1, kind: LimitRange, metadata: {name: batch}, spec: {limits: [{type: Pod,
+		max: {kubernetes.io/batch-cpu: 8k, kubernetes.io/batch-memory: 16Gi}, maxLimitRequestRatio: {kubernetes.io/batch-cpu: "1", kubernetes.io/batch-memory: "1"}}]}}`), &l))
+	l.Namespace = n.Name
+	s.must(s.client.Create(s.ctx, &l))
+	create := func(requests, limits corev1.ResourceList) error {
+		p := s.pod("BE", nil)
+		p.Namespace = n.Name
+		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: requests, Limits: limits}
+		return s.client.Create(s.ctx, p)
+	}
+	amounts := func(cpu, memory string) corev1.ResourceList {
+		return listOf("kubernetes.io/batch-cpu", cpu, "kubernetes.io/batch-memory", memory)
+	}
+	s.waitUntil("the API server knows the LimitRange", now, func() bool { return create(amounts("9k", "1Gi"), amounts("9k", "1Gi")) != nil })
+	s.must(create(amounts("8k", "16Gi"), amounts("8k", "16Gi")))
+	s.must(create(nil, amounts("1k", "1Gi")))
+	s.must(create(listOf("cpu", "1", "memory", "1Gi"), nil)) // translated
+	s.refused(create(amounts("9k", "1Gi"), amounts("9k", "1Gi")), "maximum kubernetes.io/batch-cpu usage per Pod is 8k")
+	s.refused(create(amounts("1", "1Gi"), amounts("8k", "1Gi")), "limit to request ratio")
+	s.refused(create(amounts("0", "0"), amounts("8k", "1Gi")), "kubernetes.io/batch-cpu")
+	s.refused(create(nil, nil), "kubernetes.io/batch-cpu")
+
+	said := &warned{}
+	rc := rest.CopyConfig(s.rc)
+	rc.WarningHandlerWithContext = said
+	c, err := client.New(rc, client.Options{Scheme: s.client.Scheme()})
+	s.must(err)
+	quota := func(name, resource string) {
+		q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: n.Name, Name: name}, Spec: corev1.ResourceQuotaSpec{Hard: listOf(resource, "5")}}
+		s.must(c.Create(s.ctx, q))
+	}
+	quota("pods", "pods")
+	if len(*said) > 0 {
+		t.Errorf("a quota of pods: %q", *said)
+	}
+	quota("batch", "requests.kubernetes.io/batch-cpu")
+	if text := strings.Join(*said, " "); !strings.Contains(text, "spec.hard[requests.kubernetes.io/batch-cpu]: this quota bounds no batch resources") {
+		t.Errorf("a quota of batch resources: %q", text)
+	}
+}
