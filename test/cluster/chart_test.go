@@ -127,7 +127,9 @@ func TestHelmInstallsAndUninstallsWithoutATrace(t *testing.T) {
 	h.agentsWriteTheirOwnReports()
 	h.viewersSeeTheReports()
 	h.firstInstruction()
+	h.tenantTakesNothing()
 	h.replaceAgents()
+	h.tenantsLeave()
 	h.replaceManagers()
 	h.experiment()
 	if pickLength(false, true) { // this takes minutes

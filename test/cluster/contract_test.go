@@ -80,6 +80,7 @@ func TestAPodStartsOnTheCPUsOfItsContract(t *testing.T) {
 	endByForce(t, c, n, "alone")
 
 	twoParts(t, a, m)
+	seatsReserveWhatTheyRequest(t, a, m.Len())
 
 	if runtime.NumCPU() == 2 {
 		t.Run("the published programs", func(t *testing.T) { thePublishedPrograms(t, a) })
