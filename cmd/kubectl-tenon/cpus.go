@@ -38,7 +38,7 @@ A pod that the API server refuses has the answer of the API server, and the
 others are placed as the API server would create them. Without the right to
 create pods it applies the ClusterColocationProfiles that match, and says that
 admission was not asked. A pod whose scheduler does not run finds no place. It
-places at most 10,000 pods, and fewer on more than 200 nodes.`,
+places at most 10,000 pods.`,
 		Example: `  kubectl tenon fit -f db.yaml
   kubectl tenon fit db.yaml web.yaml -n shop && kubectl apply -n shop -f db.yaml -f web.yaml
   helm template shop ./shop | kubectl tenon fit -f -

@@ -40,9 +40,8 @@ const (
 // These bound the work of fit. A pod that finds no place is no work: pods of the
 // same manifest have the same answer.
 const (
-	maxPods      = 10_000    // that find a place
-	maxQuestions = 2_000_000 // about one pod and one node
-	maxAlike     = 10        // equal answers of one manifest that are listed one by one
+	maxPods  = 10_000 // that find a place
+	maxAlike = 10     // equal answers of one manifest that are listed one by one
 )
 
 // A FitPage contains the answers for the pods of manifests.
@@ -95,7 +94,7 @@ type Reason struct {
 // node with fewer requests. Each placed pod takes its resources from the
 // cluster for good. A pod whose scheduler does not run finds no place.
 func (c *Cluster) Fit(wanted []manifest.Wanted, by Webhook, known []schedulers.Scheduler) *FitPage {
-	page := &FitPage{asked: len(wanted) > 0, places: min(maxPods, maxQuestions/max(len(c.nodes), 1)), lacks: c.lacks, NotLookedAt: c.lacks.texts()}
+	page := &FitPage{asked: len(wanted) > 0, places: maxPods, lacks: c.lacks, NotLookedAt: c.lacks.texts()}
 	for i := range wanted {
 		c.fitWanted(page, &wanted[i], by, known)
 	}
@@ -145,7 +144,7 @@ func (c *Cluster) fitWanted(page *FitPage, want *manifest.Wanted, by Webhook, kn
 	}
 	if want.EachNode {
 		for _, p := range c.onEachNode(want, as) {
-			page.add(c.fitOne(page, want, p, known))
+			page.add(c.fitOne(page, want, p, known, nil))
 		}
 		return
 	}
@@ -156,18 +155,26 @@ func (c *Cluster) fitWanted(page *FitPage, want *manifest.Wanted, by Webhook, kn
 // place, none of those after it does: it has taken nothing.
 func (c *Cluster) fitAlike(page *FitPage, want *manifest.Wanted, as *corev1.Pod, known []schedulers.Scheduler) {
 	late := 0
+	var answers []answer
 	for i := range want.Count {
 		p := alike(want, as, i)
 		if page.places == 0 {
 			page.add(FitPod{
 				Pod: restName(want, as, i), Count: want.Count - i, Asks: asksOf(p.demand), Scheduler: schedulers.Of(as), Answer: FitUnchecked,
-				Reasons: []Reason{{Why: fmt.Sprintf("kubectl tenon fit places at most %d pods on %s", min(maxPods, maxQuestions/max(len(c.nodes), 1)), plural(len(c.nodes), "node"))}},
+				Reasons: []Reason{{Why: fmt.Sprintf("kubectl tenon fit places at most %d pods", maxPods)}},
 			})
 			return
 		}
-		f := c.fitOne(page, want, p, known)
-		if f.Answer == FitPlaced || f.starts {
+		if answers == nil {
+			answers = c.askAll(p)
+		}
+		f := c.fitOne(page, want, p, known, answers)
+		if f.Answer == FitPlaced {
 			page.places--
+			answers = c.askBestAgain(answers, p)
+		} else if f.starts { // and has taken from another node
+			page.places--
+			answers = nil
 		} else if late++; late > maxAlike {
 			f.Pod, f.Count = restName(want, as, i), want.Count-i
 			page.add(f)
@@ -186,10 +193,10 @@ func restName(want *manifest.Wanted, as *corev1.Pod, i int) string {
 	return fmt.Sprintf("%s to %d", nameOf(p.Pod), want.Count)
 }
 
-// fitOne places one pod of a manifest.
-func (c *Cluster) fitOne(page *FitPage, want *manifest.Wanted, p candidate, known []schedulers.Scheduler) FitPod {
+// fitOne places one pod of a manifest. answers are those of the nodes, or nil.
+func (c *Cluster) fitOne(page *FitPage, want *manifest.Wanted, p candidate, known []schedulers.Scheduler, answers []answer) FitPod {
 	p.UID = types.UID(fmt.Sprintf("fit-%d", page.Total+1))
-	f := c.fit(p, known)
+	f := c.fit(p, known, answers)
 	if want.NoManager != "" && isUnnamed(p) && f.Answer != FitUnchecked {
 		c.placeUnnamed(page, &f, p, want)
 	}
@@ -245,8 +252,8 @@ func (c *Cluster) onEachNode(want *manifest.Wanted, as *corev1.Pod) (pods []cand
 	return pods
 }
 
-// fit places one pod.
-func (c *Cluster) fit(p candidate, known []schedulers.Scheduler) FitPod {
+// fit places one pod. answers are those of the nodes, or nil.
+func (c *Cluster) fit(p candidate, known []schedulers.Scheduler, answers []answer) FitPod {
 	f := FitPod{Pod: nameOf(p.Pod), Count: 1, Asks: asksOf(p.demand), Scheduler: schedulers.Of(p.Pod), Answer: FitWaits}
 	if why := c.lacks.hides(p.demand); why != "" {
 		f.Answer, f.Reasons = FitUnchecked, []Reason{{Why: why}}
@@ -263,7 +270,9 @@ func (c *Cluster) fit(p candidate, known []schedulers.Scheduler) FitPod {
 			return f
 		}
 	}
-	answers := c.askAll(p)
+	if answers == nil {
+		answers = c.askAll(p)
+	}
 	if len(answers) == 0 || len(answers[0].why) > 0 {
 		f.Reasons = countReasons(answers)
 		if p.pinned && len(answers) == 1 && answers[0].lack != nil {

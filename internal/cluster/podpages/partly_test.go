@@ -1,6 +1,7 @@
 package podpages
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -101,9 +102,6 @@ func TestFitEndsForAnyNumberOfPods(t *testing.T) {
 		t.Errorf("the text does not name the rest:\n%.2000s", text)
 	}
 	c := scene(t)
-	for _, n := range c.nodes {
-		n.free[corev1.ResourcePods], n.free[corev1.ResourceCPU] = requestsOf(&corev1.Pod{})[corev1.ResourcePods], n.free[corev1.ResourceCPU]
-	}
 	c.nodes = c.nodes[3:]
 	for _, name := range []corev1.ResourceName{corev1.ResourcePods, corev1.ResourceCPU} {
 		q := c.nodes[0].free[name]
@@ -112,7 +110,35 @@ func TestFitEndsForAnyNumberOfPods(t *testing.T) {
 	}
 	page = c.Fit(m.Wanted, Webhook{}, nil)
 	last = page.Pods[len(page.Pods)-1]
-	if page.Fits != maxPods || page.Total != math.MaxInt32 || last.Answer != FitUnchecked || last.Count != math.MaxInt32-maxPods || !strings.Contains(page.Text(), "is not known: kubectl tenon fit places at most 10000 pods on 1 node\n") {
+	if page.Fits != maxPods || page.Total != math.MaxInt32 || last.Answer != FitUnchecked || last.Count != math.MaxInt32-maxPods || !strings.Contains(page.Text(), "is not known: kubectl tenon fit places at most 10000 pods\n") {
 		t.Errorf("%d of %d fit, and last %+v", page.Fits, page.Total, last)
+	}
+}
+
+// TestFitPlacesEachPodOnTheBestNode compares many pods that are placed together
+// with the same pods placed one by one, for which every node is asked anew.
+func TestFitPlacesEachPodOnTheBestNode(t *testing.T) {
+	for name, pod := range map[string]string{
+		"no CPUs of their own": "spec: {containers: [{name: c, resources: {requests: {cpu: 700m}}}]}",
+		"own CPUs":             "metadata: {annotations: {cpuset-scheduler: 'true'}}, spec: {containers: [{name: c, resources: {limits: {cpu: 1}}}]}",
+		"seats":                "metadata: {annotations: {cpuset-scheduler: 'true'}}, spec: {containers: [{name: c, resources: {requests: {cpu: 300m}, limits: {cpu: 2}}}]}",
+	} {
+		deployment := func(name string, replicas int) string {
+			return fmt.Sprintf("kind: Deployment\nmetadata: {name: %s, namespace: shop}\nspec: {replicas: %d, template: {%s}}\n---\n", name, replicas, pod)
+		}
+		all := scene(t).Fit(manifests(t, deployment("d", 60)).Wanted, Webhook{}, nil)
+		var single strings.Builder
+		for i := range 60 {
+			single.WriteString(deployment(fmt.Sprintf("d%d", i), 1))
+		}
+		each := scene(t).Fit(manifests(t, single.String()).Wanted, Webhook{}, nil)
+		for i, got := range all.Pods {
+			if want := each.Pods[i]; got.Answer != want.Answer || got.Node != want.Node || got.CPUs != want.CPUs {
+				t.Fatalf("%s: pod %d: together %+v, one by one %+v", name, i, got, want)
+			}
+		}
+		if all.Fits < 3 {
+			t.Errorf("%s: only %d fit", name, all.Fits)
+		}
 	}
 }

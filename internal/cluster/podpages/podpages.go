@@ -244,6 +244,7 @@ type answer struct {
 	why      []string // the reasons why the pod does not fit; empty: it fits
 	lack     *lack    // the numbers behind the first reason, if it is a resource
 	worth    int64    // rating of a node that has the CPUs
+	share    float64  // of the node's CPU that no pod requests
 	contract place.Contract
 	offer    pick.Offer
 }
@@ -251,7 +252,7 @@ type answer struct {
 // ask returns the answer of a node to a pod. It makes those checks of
 // kube-scheduler that concern the node alone.
 func (c *Cluster) ask(n *nodeState, p candidate) answer {
-	a := answer{node: n}
+	a := answer{node: n, share: n.idleShare()}
 	if why := n.exclusion(p); why != "" {
 		a.why = append(a.why, why)
 	} else if a.lack = n.shortage(p); a.lack != nil {
@@ -279,12 +280,26 @@ func (c *Cluster) askAll(p candidate) []answer {
 			all = append(all, c.ask(n, p))
 		}
 	}
-	slices.SortStableFunc(all, func(a, b answer) int {
-		return cmp.Or(
-			cmp.Compare(min(len(a.why), 1), min(len(b.why), 1)), cmp.Compare(b.worth, a.worth), cmp.Compare(b.node.idleShare(), a.node.idleShare()),
-			strings.Compare(a.node.Name, b.node.Name))
-	})
+	slices.SortFunc(all, compareAnswers)
 	return all
+}
+
+// compareAnswers orders the answers to one pod: nodes that take it first, and of
+// these the best one. No two nodes are equal.
+func compareAnswers(a, b answer) int {
+	return cmp.Or(
+		cmp.Compare(min(len(a.why), 1), min(len(b.why), 1)), cmp.Compare(b.worth, a.worth), cmp.Compare(b.share, a.share), strings.Compare(a.node.Name, b.node.Name))
+}
+
+// askBestAgain returns the answers after the best node has taken a pod. All pods
+// have the same demand, so the other answers stay.
+func (c *Cluster) askBestAgain(answers []answer, p candidate) []answer {
+	again := c.ask(answers[0].node, p)
+	rest := answers[1:]
+	at, _ := slices.BinarySearchFunc(rest, again, compareAnswers)
+	copy(answers, rest[:at])
+	answers[at] = again
+	return answers
 }
 
 // idleShare returns the part of the node's CPU that no pod requests: 0 to 1.
