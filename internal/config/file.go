@@ -88,7 +88,7 @@ func (f file) sliceUses() (all []workers.Use) {
 // cpus returns the set in the key cpus. The empty set means all CPUs. It
 // ignores errors, because the parser has already reported them.
 func (f file) cpus() unit.CPUSet {
-	set, _ := unit.ParseCPUSet(valueOf(f.CPUs))
+	set, _ := unit.ParseCPUSet(valueOf(f.CPUs)) //nolint:errcheck // the parser has reported the error
 	return set
 }
 

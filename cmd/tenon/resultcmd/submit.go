@@ -117,7 +117,7 @@ func bundle(cmd *cobra.Command, from, to string, yes bool) error {
 	fmt.Fprintln(out, b.Shown())
 	if !yes {
 		fmt.Fprintf(out, "Write %s? [y/N] ", filepath.Join(to, b.Name()))
-		answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n') // after an error, the answer is empty and means no
+		answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n') //nolint:errcheck // after an error, the answer is empty and means no
 		if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
 			fmt.Fprintf(out, "Nothing was written. Later: tenon lab submit --from %s\n", from)
 			return nil

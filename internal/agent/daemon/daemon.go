@@ -263,7 +263,7 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	if d.cluster != nil && d.cluster.IsUnknown() {
 		return node.Snapshot{}, cluster.ErrUnknown
 	}
-	read, _ := uptime() // it cannot fail: the kernel has this clock
+	read, _ := uptime() //nolint:errcheck // it cannot fail: the kernel has this clock
 	s, err := d.host.Snapshot(ctx)
 	asked, earlier := d.mechanisms.begin(s.At)
 	s.Isolation.Request, s.Isolation.Failures = asked, append(earlier, s.Isolation.Failures...)

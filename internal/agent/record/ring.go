@@ -196,7 +196,7 @@ func create(path string) (*segment, error) {
 	}
 	s := &segment{file: f, buf: bufio.NewWriterSize(f, 16<<10)}
 	// NewWriterLevel fails only for a level that does not exist.
-	s.gzip, _ = gzip.NewWriterLevel(s.buf, gzip.BestSpeed)
+	s.gzip, _ = gzip.NewWriterLevel(s.buf, gzip.BestSpeed) //nolint:errcheck // the level exists
 	return s, nil
 }
 

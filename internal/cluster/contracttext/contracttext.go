@@ -131,7 +131,7 @@ func AppendACK(b []byte, names []string, m *pick.Map, c *place.Contract) []byte 
 func appendString(b []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || strings.IndexByte(`"\<>&`, c) >= 0 {
-			text, _ := json.Marshal(s) // a string is always valid
+			text, _ := json.Marshal(s) //nolint:errcheck // a string is always valid
 			return append(b, text...)
 		}
 	}

@@ -47,7 +47,7 @@ func (c *Client) Files() (Files, error) {
 	sockets, err := os.ReadDir(filepath.Join(c.root, registry))
 	if err == nil {
 		f.DriverRead = true
-		if slices.ContainsFunc(sockets, func(s fs.DirEntry) bool { is, _ := filepath.Match(cpuDrivers, s.Name()); return is }) { // no error, because the pattern is valid
+		if slices.ContainsFunc(sockets, func(s fs.DirEntry) bool { is, _ := filepath.Match(cpuDrivers, s.Name()); return is }) { //nolint:errcheck // the pattern is valid
 			f.Driver = CPUDriver
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {

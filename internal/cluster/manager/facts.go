@@ -121,6 +121,6 @@ func originOf(amounts [kinds]node.Maybe[int64]) string {
 			resources[k.batchName()] = q.String()
 		}
 	}
-	text, _ := json.Marshal(map[string]any{"resources": resources}) // a map of strings can always be encoded
+	text, _ := json.Marshal(map[string]any{"resources": resources}) //nolint:errcheck // a map of strings can always be encoded
 	return string(text)
 }

@@ -212,7 +212,7 @@ func patchOf(f Facts, v Verdict) []byte {
 		}
 		patch["metadata"] = map[string]any{"annotations": map[string]any{originKey: origin}}
 	}
-	text, _ := json.Marshal(patch) // maps of strings can always be encoded
+	text, _ := json.Marshal(patch) //nolint:errcheck // maps of strings can always be encoded
 	return text
 }
 

@@ -288,7 +288,7 @@ func hasMore(h v1alpha1.HeldCPUs, asks *place.Demand) bool {
 // setOf parses a set of CPUs from a report. It ignores errors, because New has
 // already checked the report.
 func setOf(text string) unit.CPUSet {
-	set, _ := unit.ParseCPUSet(text)
+	set, _ := unit.ParseCPUSet(text) //nolint:errcheck // New has checked the report
 	return set
 }
 

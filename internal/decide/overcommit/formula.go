@@ -22,8 +22,8 @@ type resource[T unit.MilliCPU | unit.Bytes] struct {
 	// countedByRequest lists the classes that always count by their requests:
 	// BE may not use their CPUs even when these are idle.
 	countedByRequest []node.Class
-	// startsFor is how long a workload that is starting counts by its request, too.
-	// 0 means until it has started.
+	// startsFor is the time for which a workload that is starting counts by its
+	// request, too. 0 means until it has started.
 	startsFor time.Duration
 	request   func(*node.Workload) node.Maybe[T]
 	measured  func(*node.Workload) bool

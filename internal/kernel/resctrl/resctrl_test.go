@@ -107,6 +107,24 @@ func TestInfoIsOfWhatTheMachineDivides(t *testing.T) {
 	}
 }
 
+// TestADamagedNumberIsNotZero checks that a number that a kernel lacks counts as
+// 0, and that one that cannot be read is an error.
+func TestADamagedNumberIsNotZero(t *testing.T) {
+	for _, file := range []string{"num_closids", "shareable_bits", "sparse_masks"} {
+		files := map[string]string{
+			"info/last_cmd_status": "ok\n", "info/L3/num_closids": "16\n", "info/L3/cbm_mask": "fffff\n", "info/L3/min_cbm_bits": "2\n",
+		}
+		files["info/L3/"+file] = "\x00\n"
+		if i, err := tree(t, files).Info(); err == nil || !strings.Contains(err.Error(), "L3/"+file) {
+			t.Errorf("%s: %+v, %v", file, i, err)
+		}
+		delete(files, "info/L3/"+file)
+		if i, err := tree(t, files).Info(); err != nil || i.L3.Mask != 0xfffff {
+			t.Errorf("without %s: %+v, %v", file, i, err)
+		}
+	}
+}
+
 func TestSchemataReadAsKernelsWriteThem(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string

@@ -187,11 +187,11 @@ func (t *osThread) run(begun chan<- struct{}) {
 	if begun != nil {
 		close(begun)
 	}
-	before, _ := CoreCookie(0)
+	before, _ := CoreCookie(0) //nolint:errcheck // 0 after an error: then the thread ends, which is always right
 	for f := range t.work {
 		f()
 	}
-	if after, _ := CoreCookie(0); after == before {
+	if after, _ := CoreCookie(0); after == before { //nolint:errcheck // 0 after an error, as above
 		runtime.UnlockOSThread()
 	}
 }

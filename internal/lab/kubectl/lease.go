@@ -64,7 +64,7 @@ func (k Client) Hold(ctx context.Context, namespace string, tell func(format str
 }
 
 func (k Client) hold(ctx context.Context, namespace string, times leaseTimes, tell func(string, ...any)) (*Lease, error) {
-	host, _ := os.Hostname() // empty: the process ID and the random text remain
+	host, _ := os.Hostname() //nolint:errcheck // empty: the process ID and the random text remain
 	l := &Lease{
 		client: k, namespace: namespace, times: times, ended: make(chan struct{}),
 		holder: fmt.Sprintf("%s, process %d, %s", cmp.Or(host, "?"), os.Getpid(), rand.Text()[:8]),

@@ -67,7 +67,7 @@ func lockDirectory(dir string) (*os.File, error) {
 // does not tell that a lab is dead: the lab may be in another PID namespace. So
 // sweep also takes the lock that a lab holds as long as it lives.
 func sweep(dir string) {
-	dirs, _ := filepath.Glob(filepath.Join(dir, DirPrefix+"*-*"))
+	dirs, _ := filepath.Glob(filepath.Join(dir, DirPrefix+"*-*")) //nolint:errcheck // the pattern is valid
 	for _, dir := range dirs {
 		id, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), DirPrefix), "-")
 		pid, err := strconv.Atoi(id)

@@ -23,7 +23,7 @@ func Describe(fs proc.FS, t node.Topology, can node.Capabilities, version int) r
 // ThisMachine describes the machine on which the lab runs.
 func ThisMachine(fs proc.FS) report.Machine {
 	m := report.Machine{OS: osName("/"), Governor: line(filepath.Join(fs.Sys, "devices/system/cpu/cpu0/cpufreq/scaling_governor"))}
-	m.Kernel, _ = fs.KernelRelease()
+	m.Kernel, _ = fs.KernelRelease() //nolint:errcheck // empty: not known
 	if info, err := fs.CPUInfo(); err == nil {
 		m.CPUModel = info.Model
 		m.Virtualization = virtualization(fs, info.Virtual())

@@ -213,7 +213,9 @@ func killAll(t *cgroup.Tree, p, keep node.CgroupPath) (left int, err error) {
 		return left, err // the service has made cgroups below it
 	}
 	children, e := t.Children(string(p))
-	err = errors.Join(err, unlessGone(e))
+	if !errors.Is(e, cgroup.ErrGone) {
+		err = errors.Join(err, e)
+	}
 	for _, c := range children {
 		n, e := killAll(t, p.Join(c), keep)
 		left, err = left+n, errors.Join(err, e)
@@ -221,20 +223,15 @@ func killAll(t *cgroup.Tree, p, keep node.CgroupPath) (left int, err error) {
 	return left, err
 }
 
-// unlessGone returns an error of a cgroup, but nil if the cgroup is gone.
-func unlessGone(err error) error {
-	if errors.Is(err, cgroup.ErrGone) {
-		return nil
-	}
-	return err
-}
-
 func removeAll(p, keep node.CgroupPath, m maker, t *cgroup.Tree) error {
 	if p == keep {
 		return nil
 	}
 	children, err := t.Children(string(p))
-	errs := []error{unlessGone(err)}
+	var errs []error
+	if err != nil && !errors.Is(err, cgroup.ErrGone) {
+		errs = append(errs, err)
+	}
 	for _, c := range children {
 		errs = append(errs, removeAll(p.Join(c), keep, m, t))
 	}

@@ -36,7 +36,7 @@ func (p Program) Find() (string, error) {
 	if path, err := exec.LookPath(p.Name); err == nil {
 		return filepath.Abs(path)
 	}
-	postgres, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
+	postgres, _ := filepath.Glob("/usr/lib/postgresql/*/bin") //nolint:errcheck // the pattern is valid
 	slices.Reverse(postgres)
 	for _, dir := range append([]string{"/usr/sbin", "/usr/local/sbin", "/sbin"}, postgres...) {
 		path := filepath.Join(dir, p.Name)
@@ -66,8 +66,8 @@ func parseVersion(text string) (Version, string) {
 		line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 		return Version{}, line
 	}
-	major, _ := strconv.Atoi(m[1])
-	minor, _ := strconv.Atoi(m[2])
+	major, _ := strconv.Atoi(m[1]) //nolint:errcheck // digits; a number that is too large stays the largest
+	minor, _ := strconv.Atoi(m[2]) //nolint:errcheck // as above
 	words := strings.FieldsFunc(m[0], func(r rune) bool { return r == ' ' || r == '/' })
 	return Version{major, minor}, words[len(words)-1]
 }

@@ -69,7 +69,7 @@ func (d *Devices) List() []node.BlockDevice {
 	d.known = []node.BlockDevice{}
 	var cost map[unit.Device]bool
 	if d.tree != nil {
-		cost, _ = d.tree.IOCostDevices() // without the file, no device has iocost
+		cost, _ = d.tree.IOCostDevices() //nolint:errcheck // without the file, no device has iocost
 	}
 	for _, p := range lines {
 		read, err := d.fs.BlockDevice(p.Name)

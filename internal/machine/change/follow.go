@@ -52,7 +52,7 @@ func (c *Knobs) renamed(touches map[node.Knob]journal.Touch, paths func() ([]str
 	for _, p := range all {
 		inode, known := inodes[node.CgroupPath(p)]
 		if !known {
-			inode, _ = c.o.Tree.Inode(p) // 0: the cgroup is gone
+			inode, _ = c.o.Tree.Inode(p) //nolint:errcheck // 0: the cgroup is gone
 		}
 		if from, moved := was[inode]; moved && inode != 0 {
 			moves = append(moves, journal.Move{From: from, To: node.CgroupPath(p), Inode: inode})

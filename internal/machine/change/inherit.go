@@ -232,7 +232,7 @@ func (c *Knobs) Copies(touches map[node.Knob]journal.Touch) map[node.Knob]journa
 	}
 	var below func(p node.CgroupPath, f node.File)
 	below = func(p node.CgroupPath, f node.File) {
-		children, _ := c.o.Tree.Children(string(p))
+		children, _ := c.o.Tree.Children(string(p)) //nolint:errcheck // a cgroup that is gone has no copies
 		for _, name := range children {
 			k := node.Knob{Cgroup: p.Join(name), File: f}
 			if _, touched := touches[k]; touched {

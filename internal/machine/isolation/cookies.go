@@ -145,7 +145,7 @@ func (c *cookies) hasForeign(tid int) bool {
 // are cleared. Cookies in a best-effort cgroup that this process did not set
 // come from an earlier agent.
 func (c *cookies) note(list task.List) {
-	tids, _ := list() // if this fails, clearing fails too and reports it
+	tids, _ := list() //nolint:errcheck // if this fails, clearing fails too and reports it
 	ids := map[uint64]bool{}
 	for _, tid := range tids {
 		if id, err := c.CookieOf(tid); err == nil && id != 0 && !c.isForeign(id) {

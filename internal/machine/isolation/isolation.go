@@ -316,7 +316,7 @@ func (i *Isolation) Fill(s *node.Snapshot, touches map[node.Knob]journal.Touch) 
 	i.mu.Unlock()
 
 	if _, touched := touches[bescheduler.Knob]; showsScheduler || touched {
-		s.Knobs.Now[bescheduler.Knob], _ = i.scheduler.Read()
+		s.Knobs.Now[bescheduler.Knob], _ = i.scheduler.Read() //nolint:errcheck // no value: not known
 		i.scheduler.FillOrders(s.At, s.Knobs.Now)
 	}
 	i.verifyThreads(s.At, s.Knobs.Now)

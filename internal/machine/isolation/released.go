@@ -107,7 +107,7 @@ func allThreads(fs proc.FS) ([]int, error) {
 	}
 	var all []int
 	for _, pid := range pids {
-		tids, _ := fs.Threads(pid) // empty: the process has ended
+		tids, _ := fs.Threads(pid) //nolint:errcheck // empty: the process has ended
 		all = append(all, tids...)
 	}
 	return all, nil

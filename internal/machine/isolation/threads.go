@@ -176,7 +176,7 @@ func (i *Isolation) withCookies() []int {
 	var from []int
 	for k := range i.converted {
 		if k.File == node.FileCookie {
-			tids, _ := i.tree.Threads(string(k.Cgroup))
+			tids, _ := i.tree.Threads(string(k.Cgroup)) //nolint:errcheck // the next check finds the threads that are missed here
 			from = append(from, tids...)
 			subtree.EachProcess(i.tree, k.Cgroup, func(pid int) { from = append(from, pid) })
 		}

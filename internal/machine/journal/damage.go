@@ -99,7 +99,7 @@ func (j *Journal) countMissing(f *os.File) int64 {
 	if err != nil {
 		return 0
 	}
-	if n, _ := fmt.Sscanf(string(text), "%d %d", &inode, &size); n != 2 {
+	if n, _ := fmt.Sscanf(string(text), "%d %d", &inode, &size); n != 2 { //nolint:errcheck // the number of values tells
 		return 0
 	}
 	info, err := f.Stat()

@@ -289,7 +289,7 @@ func (j *Journal) release() { _ = syscall.Flock(int(j.lock.Fd()), syscall.LOCK_U
 // removeOtherBoots deletes the journals of earlier boots. They remain if /run
 // is not on tmpfs. It ignores errors, because no process reads these files.
 func (j *Journal) removeOtherBoots() {
-	files, _ := filepath.Glob(filepath.Join(j.dir, "journal-*.jsonl*"))
+	files, _ := filepath.Glob(filepath.Join(j.dir, "journal-*.jsonl*")) //nolint:errcheck // the pattern is valid
 	for _, f := range files {
 		if f != j.path && f != j.nextPath() {
 			_ = os.Remove(f)

@@ -26,7 +26,7 @@ const NoLimitV1 = unit.MaxBytes / 4096 * 4096
 // Number returns the number in a file. For "max", it returns the largest number.
 func (f Files) Number(file string) int64 {
 	if text := f.Text[file]; text != "max" {
-		v, _ := strconv.ParseInt(text, 10, 64)
+		v, _ := strconv.ParseInt(text, 10, 64) //nolint:errcheck // the simulator, which alone has such files, refuses what is no number
 		return v
 	}
 	return 1<<63 - 1
@@ -39,17 +39,17 @@ func (f Files) Bandwidth() (quota, period int64) {
 		return f.Number("cpu.cfs_quota_us"), f.Number("cpu.cfs_period_us")
 	}
 	q, p, _ := strings.Cut(f.Text["cpu.max"], " ")
-	period, _ = strconv.ParseInt(p, 10, 64)
+	period, _ = strconv.ParseInt(p, 10, 64) //nolint:errcheck // as in Number
 	if q == "max" {
 		return -1, period
 	}
-	quota, _ = strconv.ParseInt(q, 10, 64)
+	quota, _ = strconv.ParseInt(q, 10, 64) //nolint:errcheck // as in Number
 	return quota, period
 }
 
 // CPUs returns the set of CPUs or memory nodes in a file.
 func (f Files) CPUs(file string) unit.CPUSet {
-	s, _ := unit.ParseCPUSet(f.Text[file])
+	s, _ := unit.ParseCPUSet(f.Text[file]) //nolint:errcheck // as in Number
 	return s
 }
 

@@ -167,18 +167,18 @@ func combineWeights(c choice[node.IOWeight]) node.IOWeight {
 // line is a part.
 func combineWays(c choice[node.L3]) node.L3 {
 	code := part(c, func(v node.L3) node.L3 {
-		ways, _, _ := v.Parts() // the kernel showed the value, or Tenon made it
+		ways, _, _ := v.Parts() //nolint:errcheck // the kernel showed the value, or Tenon made it
 		return node.L3Of(ways)
 	})
 	data := part(c, func(v node.L3) node.L3 {
-		_, ways, _ := v.Parts()
+		_, ways, _ := v.Parts() //nolint:errcheck // as above
 		return node.L3Of(ways)
 	})
 	if code == data {
 		return code
 	}
-	codeWays, _, _ := code.Parts()
-	dataWays, _, _ := data.Parts()
+	codeWays, _, _ := code.Parts() //nolint:errcheck // as above
+	dataWays, _, _ := data.Parts() //nolint:errcheck // as above
 	return node.L3OfParts(codeWays, dataWays)
 }
 

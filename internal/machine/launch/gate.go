@@ -90,7 +90,7 @@ func (g *gateProcess) release() (baseline, error) {
 	}
 	var base baseline
 	var errno syscall.Errno
-	if n, _ := fmt.Sscan(string(text), &base.thread.Seen, &base.thread.Waited, &base.cpu, &errno); n < 3 {
+	if n, _ := fmt.Sscan(string(text), &base.thread.Seen, &base.thread.Waited, &base.cpu, &errno); n < 3 { //nolint:errcheck // the number of values tells
 		return base, fmt.Errorf("the gate ended before it became the command (report %q)", text)
 	}
 	if errno != 0 {
@@ -130,7 +130,7 @@ func Gate(args []string) {
 	unix.CloseOnExec(open)
 	unix.CloseOnExec(report)
 	to := os.NewFile(uintptr(report), "gate report")
-	if n, _ := os.NewFile(uintptr(open), "gate").Read(make([]byte, 1)); n == 0 {
+	if n, _ := os.NewFile(uintptr(open), "gate").Read(make([]byte, 1)); n == 0 { //nolint:errcheck // nothing was read, whatever the cause
 		os.Exit(125) // the launcher gave up or died, and the command must not run
 	}
 	if idle {
@@ -154,7 +154,7 @@ func Gate(args []string) {
 // CPU time of the process. A time that the kernel does not show is 0.
 func counters() string {
 	run, delay := "0", "0"
-	text, _ := os.ReadFile("/proc/thread-self/schedstat")
+	text, _ := os.ReadFile("/proc/thread-self/schedstat") //nolint:errcheck // a time that the kernel does not show is 0, and the coverage says so
 	if f := strings.Fields(string(text)); len(f) == 3 {
 		run, delay = f[0], f[1]
 	}

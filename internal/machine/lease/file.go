@@ -71,7 +71,7 @@ func parseHead(line []byte) (head, error) {
 		return head{}, errDamaged
 	}
 	number := func(s string, base int) int64 {
-		n, _ := strconv.ParseInt(s, base, 64)
+		n, _ := strconv.ParseInt(s, base, 64) //nolint:errcheck // the line that the numbers make must be the same
 		return n
 	}
 	h := head{

@@ -90,7 +90,7 @@ func IOMaxOf(limits map[unit.Device]IOLimits) IOMax {
 
 // Limits returns the limits of each device. The caller may change the map.
 func (v IOMax) Limits() map[unit.Device]IOLimits {
-	m, _ := valuetext.ParseLines(v.lines, parseIOLimits) // IOMaxOf printed these lines
+	m, _ := valuetext.ParseLines(v.lines, parseIOLimits) //nolint:errcheck // IOMaxOf printed these lines
 	return m
 }
 
@@ -149,7 +149,7 @@ func IOWeightOf(other int64, weights map[unit.Device]int64) IOWeight {
 
 // Weights returns the weights of single devices. The caller may change the map.
 func (v IOWeight) Weights() map[unit.Device]int64 {
-	m, _ := valuetext.ParseLines(v.lines, valuetext.ParseDecimal)
+	m, _ := valuetext.ParseLines(v.lines, valuetext.ParseDecimal) //nolint:errcheck // IOWeightOf printed these lines
 	return m
 }
 
@@ -198,7 +198,7 @@ func IOLatencyOf(targets map[unit.Device]time.Duration) IOLatency {
 
 // Targets returns the target of each device. The caller may change the map.
 func (v IOLatency) Targets() map[unit.Device]time.Duration {
-	micro, _ := valuetext.ParseLines(v.lines, valuetext.ParseDecimal)
+	micro, _ := valuetext.ParseLines(v.lines, valuetext.ParseDecimal) //nolint:errcheck // IOLatencyOf printed these lines
 	m := make(map[unit.Device]time.Duration, len(micro))
 	for d, us := range micro {
 		m[d] = time.Duration(us) * time.Microsecond

@@ -144,7 +144,7 @@ func (v L3) CompareWidth(o Value) int {
 }
 
 func (v L3) count() int {
-	code, data, _ := v.Parts()
+	code, data, _ := v.Parts() //nolint:errcheck // a text that cannot be read has no ways
 	n := 0
 	for _, part := range []Ways{code, data} {
 		for _, mask := range part {
@@ -201,7 +201,7 @@ func (v MB) CompareWidth(o Value) int {
 }
 
 func (v MB) sum() (sum uint64) {
-	by, _ := v.Bandwidths()
+	by, _ := v.Bandwidths() //nolint:errcheck // a text that cannot be read limits nothing
 	for _, n := range by {
 		sum += min(n, 1<<32) // mba_MBps has a large number for "no limit"
 	}

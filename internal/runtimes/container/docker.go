@@ -63,7 +63,7 @@ func (d *docker) List(ctx context.Context) ([]Container, error) {
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		said, _ := io.ReadAll(io.LimitReader(answer.Body, maxSaid)) // the status suffices if the body cannot be read
+		said, _ := io.ReadAll(io.LimitReader(answer.Body, maxSaid)) //nolint:errcheck // the status suffices if the body cannot be read
 		return nil, fmt.Errorf("list the containers of %s: it answers %s: %s", d.kind, answer.Status, bytes.TrimSpace(said))
 	}
 	var found []dockerContainer

@@ -135,7 +135,7 @@ func (st *runSetUp) classify(classes map[int]schedtrace.Class) error {
 
 // sweepTraces removes the trace instances of labs that were killed.
 func sweepTraces(root string) {
-	dirs, _ := filepath.Glob(filepath.Join(root, "instances", "tenon-*"))
+	dirs, _ := filepath.Glob(filepath.Join(root, "instances", "tenon-*")) //nolint:errcheck // the pattern is valid
 	for _, dir := range dirs {
 		pid, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(dir), "tenon-"))
 		if err == nil && pid > 0 && errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
