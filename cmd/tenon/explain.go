@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/internal/agent/control"
+	"tenon.sh/tenon/internal/agent/printable"
 )
 
 func newExplainCommand(g *global) *cobra.Command {
@@ -68,7 +69,7 @@ func suggest(err error) error {
 	var near []string
 	for _, known := range unknown.Known {
 		if resembles(unknown.Name, known) && len(near) < most {
-			near = append(near, known)
+			near = append(near, printable.Text(known))
 		}
 	}
 	if len(near) == 0 {

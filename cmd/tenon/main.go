@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 
+	"tenon.sh/tenon/internal/agent/printable"
 	"tenon.sh/tenon/internal/machine/launch"
 )
 
@@ -47,7 +47,7 @@ func execute() int {
 // oneLine returns the text of an error. Joined errors are on one line, so that
 // scripts and logs do not split them.
 func oneLine(err error) string {
-	return strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
+	return printable.Value(err.Error())
 }
 
 // An exitStatus is an error that only makes tenon exit with this status.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tenon.sh/tenon/internal/agent/printable"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -37,7 +38,7 @@ func (o output) print(w io.Writer, v any, text string) error {
 		_, err := io.WriteString(w, text)
 		return err
 	}
-	e := json.NewEncoder(w)
+	e := json.NewEncoder(printable.JSON(w))
 	e.SetIndent("", "  ")
 	return e.Encode(v)
 }

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tenon.sh/tenon/internal/agent/control"
 	"tenon.sh/tenon/internal/agent/loop"
+	"tenon.sh/tenon/internal/agent/printable"
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/policy"
@@ -147,7 +147,7 @@ func (f planFlags) readFlags(ctx context.Context, tree *cgroup.Tree, root node.C
 		remarks = append(remarks, missed.Error())
 	}
 	for _, r := range append(c.Notices, remarks...) {
-		fmt.Fprintln(os.Stderr, "tenon: "+control.Printable(r))
+		fmt.Fprintln(os.Stderr, "tenon: "+printable.Text(r))
 	}
 	return all, c.Policy, nil
 }
@@ -281,7 +281,7 @@ func (p planned) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Would be written, for %s (nothing has been):\n", count(len(p.Workloads), "workload"))
 	for _, s := range p.Steps {
-		fmt.Fprintln(&b, s.line)
+		fmt.Fprintln(&b, printable.Text(s.line))
 	}
-	return control.Printable(b.String())
+	return b.String()
 }

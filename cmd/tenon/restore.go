@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tenon.sh/tenon/internal/agent/control"
+	"tenon.sh/tenon/internal/agent/printable"
 	"tenon.sh/tenon/internal/machine/host"
 	"tenon.sh/tenon/internal/machine/journal"
 	"tenon.sh/tenon/internal/machine/lease"
@@ -48,7 +48,7 @@ as groups of resctrl, may still be there. A restart of the machine clears that.`
 			if err != nil && report.Empty() && len(report.Elsewhere) == 0 {
 				return needRoot("restore", err)
 			}
-			if printed := g.output.print(cmd.OutOrStdout(), report, control.Printable(printReport(report, g.stateDir, dryRun))); printed != nil {
+			if printed := g.output.print(cmd.OutOrStdout(), report, printReport(printable.Value(report), g.stateDir, dryRun)); printed != nil {
 				return printed
 			}
 			if !dryRun {

@@ -83,10 +83,12 @@ type CPU struct {
 
 // Class holds the sums over the workloads of one class.
 type Class struct {
-	Class     node.Class    `json:"class"`
-	Workloads int           `json:"workloads"`
-	CPU       unit.MilliCPU `json:"cpu_mcpu"`     // sum over workloads with a known value
-	Memory    unit.Bytes    `json:"memory_bytes"` // sum over workloads with a known value
+	Class     node.Class `json:"class"`
+	Workloads int        `json:"workloads"`
+	// CPU and Memory are sums over the workloads with a known value. They are absent
+	// if no workload has one.
+	CPU    node.Maybe[unit.MilliCPU] `json:"cpu_mcpu,omitzero"`
+	Memory node.Maybe[unit.Bytes]    `json:"memory_bytes,omitzero"`
 }
 
 // Workload is one workload with its use.

@@ -95,7 +95,7 @@ func TestTheStatusSaysWhatIsUsedAndWhatHoldsIt(t *testing.T) {
 	if s.Node.CPU.Or(0) != 1700 || len(s.Node.Busy) != 2 || s.Node.Busy[0].Busy != 900 || s.Node.Busy[0].Class[node.LS] != 500 {
 		t.Errorf("%+v", s.Node)
 	}
-	if len(s.Classes) != 2 || s.Classes[0].Class != node.LS || s.Classes[1].CPU != 1200 || s.Classes[1].Memory != 300<<20 {
+	if len(s.Classes) != 2 || s.Classes[0].Class != node.LS || s.Classes[1].CPU != node.Some[unit.MilliCPU](1200) || s.Classes[1].Memory != node.Some[unit.Bytes](300<<20) {
 		t.Errorf("%+v", s.Classes)
 	}
 	if len(s.Bounds) != 1 || s.Bounds[0].Knob != quota || s.Bounds[0].Want != "80000 100000" {

@@ -7,9 +7,11 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"tenon.sh/tenon/internal/agent/printable"
 	"tenon.sh/tenon/internal/agent/trials"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // shownMechanism returns the name of a mechanism, or "none".
@@ -28,7 +30,7 @@ func (i Isolation) describe(at time.Time) string {
 		s += ", pinned by the configuration"
 	}
 	if e, known := i.Expelled.Value(); known {
-		s += fmt.Sprintf("; %v kept idle for LS, %v held after it", e, i.Held.Or(0))
+		s += fmt.Sprintf("; %v kept idle for LS, %s held after it", e, Shown(i.Held, unit.MilliCPU.String))
 	}
 	if i.Strays > 0 {
 		s += fmt.Sprintf("; %d strays", i.Strays)
@@ -44,6 +46,7 @@ func (i Isolation) describe(at time.Time) string {
 
 // Outcome returns one line with the mechanism in use and the reason.
 func (q QOS) Outcome() string {
+	q.Selection = printable.Value(q.Selection)
 	by := "the configuration leaves the choice to tenond"
 	switch {
 	case q.Selection.ByHand:
@@ -57,7 +60,7 @@ func (q QOS) Outcome() string {
 // String returns the text of tenon qos status.
 func (q QOS) String() string {
 	var b strings.Builder
-	q.describe(&b)
+	printable.Value(q).describe(&b)
 	return Printable(b.String())
 }
 

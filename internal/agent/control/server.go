@@ -5,17 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"strings"
-	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"tenon.sh/tenon/internal/agent/printable"
 	"tenon.sh/tenon/internal/listen"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -72,17 +68,7 @@ var errRemoved = errors.New("the socket was removed")
 // serve serves one socket until ctx ends or the socket is removed.
 func serve(ctx context.Context, every time.Duration, stateDir string, l *Ledger, o Operator, log *slog.Logger) error {
 	path := SocketPath(stateDir)
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("serve %s: %w", path, err)
-	}
-	// bind(2) creates the socket file with the mode of the socket. So other users
-	// cannot connect, not even for a moment.
-	private := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		var refused error
-		err := c.Control(func(fd uintptr) { refused = unix.Fchmod(int(fd), 0o600) })
-		return errors.Join(err, refused)
-	}}
-	socket, err := private.Listen(ctx, "unix", path)
+	socket, err := listen.Private(ctx, path)
 	if err != nil {
 		return fmt.Errorf("serve %s: %w", path, err)
 	}
@@ -178,7 +164,7 @@ func Answer(w http.ResponseWriter, v any, err error) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // an error means that the client has disconnected
+	_ = json.NewEncoder(printable.JSON(w)).Encode(v) // an error means that the client has disconnected
 }
 
 // stream sends the status in one line after each tick. A client that reads
@@ -191,7 +177,7 @@ func stream(w http.ResponseWriter, r *http.Request, l *Ledger) {
 		if err := c.SetWriteDeadline(time.Now().Add(patience)); err != nil {
 			return
 		}
-		if err := json.NewEncoder(w).Encode(status); err != nil || c.Flush() != nil {
+		if err := json.NewEncoder(printable.JSON(w)).Encode(status); err != nil || c.Flush() != nil {
 			return
 		}
 		select {

@@ -46,8 +46,12 @@ func (l *Ledger) status() Status {
 		for _, w := range s.Workloads {
 			if w.Class == c {
 				sum.Workloads++
-				sum.CPU += w.CPU.Or(0)
-				sum.Memory += w.Memory.Or(0)
+				if used, known := w.CPU.Value(); known {
+					sum.CPU = node.Some(sum.CPU.Or(0) + used)
+				}
+				if used, known := w.Memory.Value(); known {
+					sum.Memory = node.Some(sum.Memory.Or(0) + used)
+				}
 			}
 		}
 		if sum.Workloads > 0 {

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
+	"tenon.sh/tenon/internal/agent/printable"
 	"tenon.sh/tenon/internal/agent/record"
 	"tenon.sh/tenon/internal/agent/trials"
 	"tenon.sh/tenon/internal/decide/plan"
@@ -51,21 +51,14 @@ func PrintDuration(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// Printable replaces control characters in a text. They may be in a cgroup's
-// name, because users may create cgroups.
-func Printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || unicode.IsPrint(r) {
-			return r
-		}
-		return '\uFFFD'
-	}, text)
-}
+// Printable escapes control characters in a text of several lines. They may be in
+// a cgroup's name, because users may create cgroups.
+func Printable(text string) string { return printable.Lines(text) }
 
 // String returns the text of tenon status.
 func (s Status) String() string {
 	var b strings.Builder
-	s.describe(&b)
+	printable.Value(s).describe(&b)
 	return Printable(b.String())
 }
 
@@ -110,7 +103,7 @@ func (s Status) describe(b *strings.Builder) {
 	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "CLASS\tWORKLOADS\tCPU\tMEMORY")
 	for _, c := range s.Classes {
-		fmt.Fprintf(table, "%s\t%d\t%v\t%s\n", c.Class, c.Workloads, c.CPU, Size(c.Memory))
+		fmt.Fprintf(table, "%s\t%d\t%s\t%s\n", c.Class, c.Workloads, Shown(c.CPU, unit.MilliCPU.String), Shown(c.Memory, Size))
 	}
 	_ = table.Flush()
 	if len(s.Classes) == 0 {
@@ -143,6 +136,7 @@ func (s Status) misfits() []Workload {
 
 // Line returns a write as one line.
 func Line(w record.Write) string {
+	w = printable.Value(w)
 	s := fmt.Sprintf("%s %v %s -> %s  # %s", w.At.Format(time.TimeOnly), w.Knob, quoted(w.Old), quoted(w.New), w.Why)
 	if w.Woken != "" {
 		s += " (woken by " + w.Woken + ")"
@@ -163,6 +157,7 @@ func quoted(value string) string {
 // String returns the text of tenon explain.
 func (e Explanation) String() string {
 	var b strings.Builder
+	e = printable.Value(e)
 	if e.Batch != nil {
 		describeBatch(&b, *e.Batch, e.At)
 		return Printable(b.String())

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"tenon.sh/tenon/internal/agent/record"
+	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -108,5 +110,43 @@ func TestNamesDoNotReachTheTerminal(t *testing.T) {
 	e, err := l.ExplainWorkload("batch.slice/\x1b]0;owned\a")
 	if err != nil || strings.ContainsAny(e.String(), "\x1b\a") {
 		t.Errorf("%q, %v", e.String(), err)
+	}
+}
+
+// TestNamesCannotForgeLines gives a workload and its knobs a name with a line feed
+// and an escape sequence, as a user who may create cgroups can.
+func TestNamesCannotForgeLines(t *testing.T) {
+	const evil = "web\nTROUBLE (state): run me\x1b[2J\u202e"
+	of := measuredTick(time.Second, 800)
+	for i := range of.Snapshot.Workloads {
+		w := &of.Snapshot.Workloads[i]
+		w.ID, w.Cgroup, w.Rule = w.ID+evil, w.Cgroup+evil, evil
+	}
+	for i := range of.Wants {
+		of.Wants[i].Knob.Cgroup += evil
+		of.Wants[i].Reason += evil
+	}
+	l := NewLedger("v1")
+	l.Observe(of, nil)
+	texts := []string{l.Status().String(), l.QOS().String(), l.QOS().Outcome(), Line(record.Write{Knob: node.Knob{Cgroup: evil}, Why: evil, Error: evil, Outcome: record.Failed})}
+	for _, w := range of.Snapshot.Workloads {
+		e, err := l.ExplainWorkload(string(w.ID))
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, e.String())
+	}
+	for _, w := range of.Wants {
+		if e, err := l.ExplainKnob(w.Knob); err == nil {
+			texts = append(texts, e.String())
+		}
+	}
+	for _, text := range texts {
+		if strings.ContainsAny(text, "\x1b\u202e") || strings.Contains("\n"+text, "\nTROUBLE") {
+			t.Errorf("a name has forged a line:\n%q", text)
+		}
+	}
+	if !strings.Contains(texts[3], `web\nTROUBLE`) {
+		t.Errorf("the name is not visible: %q", texts[3])
 	}
 }

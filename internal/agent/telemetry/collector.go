@@ -1,12 +1,12 @@
 package telemetry
 
 import (
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"tenon.sh/tenon/internal/agent/health"
+	"tenon.sh/tenon/internal/agent/printable"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/model/node"
@@ -88,17 +88,30 @@ func (c lastTick) Collect(to chan<- prometheus.Metric) {
 		e.gauge(descLimit, cores, string(file))
 	}
 	for _, class := range node.Classes {
-		n, memory := 0, unit.Bytes(0)
+		n, memory := 0, node.Maybe[unit.Bytes]{}
 		for _, w := range s.Workloads {
-			if w.Class == class {
-				n, memory = n+1, memory+w.Usage.Memory.Or(0)
+			if w.Class != class {
+				continue
+			}
+			n++
+			if used, known := w.Usage.Memory.Value(); known {
+				memory = node.Some(memory.Or(0) + used)
 			}
 		}
+		if n == 0 {
+			memory = node.Some[unit.Bytes](0)
+		}
 		e.gauge(descWorkloads, float64(n), string(class))
-		e.gauge(descClassMemory, float64(memory), string(class))
+		e.bytes(descClassMemory, memory, string(class))
 	}
 	shown, omitted := chooseWorkloads(s.Workloads)
+	used := make(map[string]bool, len(shown))
 	for _, w := range shown {
+		if used[label(w.ID)] { // another name that looks the same: two equal labels would be an error
+			omitted++
+			continue
+		}
+		used[label(w.ID)] = true
 		labels := []string{label(w.ID), string(w.Class)}
 		e.seconds(descWorkloadCPU, w.Usage.CPU, labels...)
 		e.seconds(descWorkloadThrottled, w.Usage.Throttled, labels...)
@@ -111,9 +124,10 @@ func (c lastTick) Collect(to chan<- prometheus.Metric) {
 	e.gauge(descOmitted, float64(omitted))
 }
 
-// label returns the name of a workload as a label. A label must be valid UTF-8,
-// but the name of a cgroup may be anything.
-func label(id node.WorkloadID) string { return strings.ToValidUTF8(string(id), "\uFFFD") }
+// label returns the name of a workload as a label. A label must be valid UTF-8, and
+// the text format of Prometheus escapes no control characters but line feeds. The
+// name of a cgroup may be anything.
+func label(id node.WorkloadID) string { return printable.Text(string(id)) }
 
 // limitsOfBE returns how many CPUs all best-effort work may use, by the kind of
 // knob that sets the limit. A kind without a limit is absent.

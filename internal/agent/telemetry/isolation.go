@@ -11,7 +11,7 @@ import (
 
 var (
 	descMechanism = desc("tenon_isolation_mechanism", "1: this isolation mechanism is in use, 0: it is not.", "mechanism")
-	descCan       = desc("tenon_isolation_mechanism_possible", "1: the node supports this isolation mechanism, 0: it does not, or that is unknown.", "mechanism")
+	descCan       = desc("tenon_isolation_mechanism_possible", "1: the node supports this isolation mechanism, 0: it does not. Absent: that is unknown.", "mechanism")
 	descFailures  = desc("tenon_isolation_mechanism_failures", "Failures of this isolation mechanism in the last hour although the node supports it.", "mechanism")
 	descDown      = desc("tenon_isolation_mechanism_down", "1: this isolation mechanism failed so often that Tenon does not try it for now.", "mechanism")
 	descTrial     = desc("tenon_isolation_trial_ratio", "Waiting of all services for each wait with the mechanism that was tried, as a multiple of that without it: mean, and the bounds low and high.", "candidate", "found", "bound")
@@ -107,7 +107,9 @@ func (e emitter) emitIsolation(l node.Selection, v trial.Status, i node.Isolatio
 	for _, r := range l.Mechanisms {
 		name := string(r.Mechanism)
 		e.emitBothNames(descMechanism, oldMechanism, oneIf(r.Mechanism == l.Mechanism), name)
-		e.emitBothNames(descCan, oldCan, oneIf(r.Can == node.Yes), name)
+		if r.Can != node.Unknown {
+			e.emitBothNames(descCan, oldCan, oneIf(r.Can == node.Yes), name)
+		}
 		e.emitBothNames(descFailures, oldFailures, float64(r.Failures), name)
 		e.emitBothNames(descDown, oldDown, oneIf(r.Down), name)
 	}

@@ -16,7 +16,7 @@ func isolatedNode() (node.Selection, node.IsolationStatus) {
 	l := node.Selection{Mechanism: node.MechanismIdle, ByHand: true, Mechanisms: []node.MechanismStatus{
 		{Mechanism: node.MechanismVendor, Can: node.No},
 		{Mechanism: node.MechanismSchedExt, Can: node.Yes, Failures: 3, Down: true},
-		{Mechanism: node.MechanismCoreSched, Can: node.Unknown},
+		{Mechanism: node.MechanismCoreSched, Can: node.No},
 		{Mechanism: node.MechanismIdle, Can: node.Yes},
 	}}
 	s := &node.SchedulerStatus{

@@ -60,8 +60,8 @@ func (e emitter) emitSLO(t tick.Tick, w node.Workload, labels ...string) {
 	count(e, descRefaults, u.Refaults, labels...)
 	count(e, descRead, u.Read, labels...)
 	count(e, descWritten, u.Written, labels...)
-	if all := u.Periods.Or(0); all > 0 { // without a quota there are no periods
-		throttled := u.ThrottledPeriods.Or(0)
+	all, _ := u.Periods.Value() // 0: unknown, or without a quota there are none
+	if throttled, known := u.ThrottledPeriods.Value(); known && all > 0 {
 		count(e, descPeriods, node.Some(throttled), with("throttled")...)
 		count(e, descPeriods, node.Some(max(all-throttled, 0)), with("free")...)
 	}

@@ -198,6 +198,55 @@ func TestANameThatIsNotTextHidesNothing(t *testing.T) {
 	}
 }
 
+// TestWhatIsUnknownIsAbsent takes one value after the other from a tick. The metric
+// that needs it must be absent, and not 0.
+func TestWhatIsUnknownIsAbsent(t *testing.T) {
+	for name, c := range map[string]struct {
+		take func(*tick.Tick)
+		gone string
+	}{
+		"memory of a class": {func(of *tick.Tick) { of.Snapshot.Workloads[1].Usage.Memory = node.Maybe[unit.Bytes]{} }, `tenon_class_memory_bytes{class="LS"}`},
+		"throttled periods": {func(of *tick.Tick) { of.Snapshot.Workloads[1].Usage.ThrottledPeriods = node.Maybe[int64]{} }, "tenon_workload_quota_periods_total{"},
+		"waits for a CPU":   {func(of *tick.Tick) { of.Snapshot.Workloads[1].Usage.Delay = node.RunQueueDelay{} }, "tenon_objective_missed{"},
+		"whether a mechanism can run": {func(of *tick.Tick) {
+			of.Selection.Mechanisms = []node.MechanismStatus{{Mechanism: node.MechanismIdle, Can: node.Unknown}}
+		}, "tenon_isolation_mechanism_possible{"},
+	} {
+		for _, known := range []bool{true, false} {
+			m, of := New("v1"), tickAt(1)
+			if !known {
+				c.take(&of)
+			}
+			m.Observe(of, nil, time.Second)
+			if _, text := scrape(t, m, "/metrics"); strings.Contains(text, c.gone) != known {
+				t.Errorf("%s, known %v: %s", name, known, c.gone)
+			}
+		}
+	}
+}
+
+// TestNamesCannotSpeakToATerminal gives workloads names with control characters.
+// Two names may look the same after that.
+func TestNamesCannotSpeakToATerminal(t *testing.T) {
+	m := New("v1")
+	of := tickAt(1)
+	for i, id := range []node.WorkloadID{"be/\x1b[2J\nweb 1", "be/\xff", `be/\xff`} {
+		w := of.Snapshot.Workloads[0]
+		w.ID, w.Usage.Memory = id, node.Some(unit.Bytes(i))
+		of.Snapshot.Workloads = append(of.Snapshot.Workloads, w)
+	}
+	m.Observe(of, nil, time.Second)
+	code, text := scrape(t, m, "/metrics")
+	for _, want := range []string{`tenon_workload_memory_bytes{class="BE",workload="be/\\x1b[2J\\nweb 1"} 0`, `tenon_workload_memory_bytes{class="BE",workload="be/\\xff"} 1`, "tenon_workloads_omitted 1"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s is missing", want)
+		}
+	}
+	if code != http.StatusOK || strings.ContainsAny(text, "\x1b\xff") {
+		t.Errorf("%d: a control character is in the metrics", code)
+	}
+}
+
 func TestTheLoopIsAliveAsLongAsItTicks(t *testing.T) {
 	m := New("v1")
 	clock := time.Unix(1700000000, 0)

@@ -30,7 +30,7 @@ func (m model) drawUsage() []string {
 	s := m.status
 	cpu, memory := map[node.Class]int64{}, map[node.Class]int64{}
 	for _, c := range s.Classes {
-		cpu[c.Class], memory[c.Class] = int64(c.CPU), int64(c.Memory)
+		cpu[c.Class], memory[c.Class] = int64(c.CPU.Or(0)), int64(c.Memory.Or(0)) // a bar of unknown length is not drawn
 	}
 	lines := []string{
 		m.bar("cpu", m.width, cpu, int64(s.Node.CPU.Or(0)), int64(unit.CPUs(s.Node.CPUs)),

@@ -36,8 +36,8 @@ func status(cpus int) control.Status {
 		Took: control.Took{Sense: 400 * time.Microsecond, Decide: 100 * time.Microsecond, Act: 20 * time.Microsecond},
 		Node: control.Node{CPUs: cpus, CPU: mcpu(cpus * 850), Memory: mib(3072), MemoryTotal: mib(8192)},
 		Classes: []control.Class{
-			{Class: node.LS, Workloads: 1, CPU: unit.MilliCPU(cpus * 250), Memory: 1 << 30},
-			{Class: node.BE, Workloads: 2, CPU: unit.MilliCPU(cpus * 500), Memory: 512 << 20},
+			{Class: node.LS, Workloads: 1, CPU: mcpu(cpus * 250), Memory: mib(1024)},
+			{Class: node.BE, Workloads: 2, CPU: mcpu(cpus * 500), Memory: mib(512)},
 		},
 		Workloads: []control.Workload{
 			{ID: "batch.slice/encode-with-a-very-long-name-that-does-not-fit@0001.service", Class: node.BE, Rule: "batch-of-the-night", CPU: mcpu(cpus * 400), Memory: mib(400), Throttled: node.Some[unit.Percent](31), Misfit: &misfit.Misfit{}},

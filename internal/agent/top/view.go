@@ -9,6 +9,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"tenon.sh/tenon/internal/agent/control"
+	"tenon.sh/tenon/internal/agent/printable"
 	"tenon.sh/tenon/internal/agent/record"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -80,7 +81,7 @@ func (m model) overview() []string {
 	if !m.seen || m.status.At.IsZero() {
 		lines := []string{"waiting for the first turn of tenond"}
 		if m.silent != nil {
-			lines = append(lines, alarming.Styled(control.Printable(m.silent.Error())))
+			lines = append(lines, alarming.Styled(printable.Text(m.silent.Error())))
 		}
 		return append(lines, keys)
 	}
@@ -105,9 +106,9 @@ func (m model) head() []string {
 		s.At.Format(time.TimeOnly), control.PrintDuration(s.At.Sub(s.Started)), len(s.Workloads), s.Held, took.Round(10*time.Microsecond))}
 	switch {
 	case m.silent != nil:
-		lines = append(lines, alarming.Styled("no news: "+control.Printable(m.silent.Error())))
+		lines = append(lines, alarming.Styled("no news: "+printable.Text(m.silent.Error())))
 	case s.Blind != "":
-		lines = append(lines, alarming.Styled("the node cannot be read: "+control.Printable(s.Blind)))
+		lines = append(lines, alarming.Styled("the node cannot be read: "+printable.Text(s.Blind)))
 	case len(s.Failing) > 0:
 		lines = append(lines, alarming.Styled(fmt.Sprintf("cannot be written (%d): %s", len(s.Failing), brief(s.Failing[0]))))
 	}
@@ -128,7 +129,7 @@ func (m model) isolation() []string {
 		s += " for " + control.PrintDuration(d)
 	}
 	if e, known := i.Expelled.Value(); known {
-		s += fmt.Sprintf("  expelled %v  held %v", e, i.Held.Or(0))
+		s += fmt.Sprintf("  expelled %v  held %s", e, control.Shown(i.Held, unit.MilliCPU.String))
 	}
 	failures := fmt.Sprintf("failures %d", i.Failures)
 	if i.Failures > 0 {
@@ -146,7 +147,7 @@ func (m model) bounds() []string {
 			lines = append(lines, faint.Styled(fmt.Sprintf("      and %d more bounds", len(m.status.Bounds)-most)))
 			break
 		}
-		lines = append(lines, "bound "+knob(k.Knob)+" = "+k.Want+"  "+faint.Styled(control.Printable(k.Reason)))
+		lines = append(lines, "bound "+knob(k.Knob)+" = "+k.Want+"  "+faint.Styled(printable.Text(k.Reason)))
 	}
 	return lines
 }
@@ -165,7 +166,7 @@ func (m model) table(room int) []string {
 	for i, w := range m.rows[first:min(first+max(room, 1), len(m.rows))] {
 		class := fmt.Sprintf("%-6s", w.Class)
 		rest := fmt.Sprintf("  %7s  %7s  %9s  %-12s  %s", control.Shown(w.CPU, unit.MilliCPU.String), control.Shown(w.Memory, control.Size),
-			printThrottled(w), ansi.Truncate(control.Printable(w.Rule), 12, "…"), tail(control.Printable(w.Named()+nameWorker(w)), name))
+			printThrottled(w), ansi.Truncate(printable.Text(w.Rule), 12, "…"), tail(printable.Text(w.Named()+nameWorker(w)), name))
 		if first+i == cursor {
 			lines = append(lines, chosen.Styled(class+rest))
 		} else {
@@ -226,13 +227,13 @@ func brief(w record.Write) string {
 		kind, _, _ := strings.Cut(w.Woken, " ")
 		why = "[" + strings.TrimSuffix(kind, ":") + "] " + why
 	}
-	return fmt.Sprintf("%s = %s  %s", knob(w.Knob), w.New, control.Printable(why))
+	return fmt.Sprintf("%s = %s  %s", knob(w.Knob), w.New, printable.Text(why))
 }
 
 // knob returns the name of a knob in a limited width.
 func knob(k node.Knob) string {
 	const widest = 24
-	return tail(control.Printable(k.Object()), widest) + " " + string(k.File)
+	return tail(printable.Text(k.Object()), widest) + " " + string(k.File)
 }
 
 // helpText fits 80 columns and 24 rows, with the line below it.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/agent/control"
+	"tenon.sh/tenon/internal/agent/printable"
 )
 
 // waiters returns a table of the services. It shows how long each of them waited
@@ -26,7 +27,7 @@ func (m model) waiters(room int) []string {
 			most = rounded(want)
 		}
 		rest := fmt.Sprintf("  %8s  %-*s  %s", most, name,
-			tail(control.Printable(string(w.ID)), name), control.Printable(control.WaitedFor(w.Waits)))
+			tail(printable.Text(string(w.ID)), name), printable.Text(control.WaitedFor(w.Waits)))
 		switch {
 		case first+i == cursor:
 			lines = append(lines, chosen.Styled(wait+rest))

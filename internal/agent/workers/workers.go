@@ -21,6 +21,7 @@ import (
 
 	"tenon.sh/tenon/internal/agent/commands"
 	"tenon.sh/tenon/internal/agent/control"
+	"tenon.sh/tenon/internal/agent/printable"
 	"tenon.sh/tenon/internal/decide/cpus/worker"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/tick"
@@ -234,7 +235,7 @@ func Text(all []worker.Status) string {
 			}
 			var work []string
 			for _, id := range w.Work {
-				work = append(work, string(id))
+				work = append(work, printable.Text(string(id)))
 			}
 			fmt.Fprintf(&b, "%-16s %6d  %-16s %s\n", s.Name, w.Number, set, strings.Join(work, ", "))
 		}
