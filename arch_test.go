@@ -182,7 +182,7 @@ var arch = []struct {
 	{"agent/watchdog", affects, "model/node decide/plan kernel/cgroup kernel/proc machine/journal machine/host machine/lease"},
 	{"agent/install", affects, "machine/host machine/lease config agent/control"},
 	{"agent/cluster", affects, "model/unit model/node decide/limit decide/match decide/plan decide/cpus/hold decide/tick decide/policy kernel/cgroup kernel/proc machine/statedir runtimes/nri config/absence config/objective config cluster/apiserver cluster/podpath cluster/quantity cluster/kube cluster/kubelet cluster/containerstart cluster/nodereport"},
-	{"agent/daemon", affects, "model/node decide/match decide/plan decide/writeconflict decide/tick decide/suppress decide/policy kernel/psi kernel/partial kernel/cgroup kernel/proc machine/statedir machine/journal machine/bescheduler machine/host machine/launch machine/lease runtimes/container runtimes/inventory config agent/loop agent/health agent/rlimit agent/configfile agent/record agent/control agent/commands agent/workers agent/telemetry agent/cluster"},
+	{"agent/daemon", affects, "model/node decide/match decide/plan decide/writeconflict decide/tick decide/suppress decide/policy kernel/psi kernel/partial kernel/cgroup kernel/proc machine/statedir machine/bescheduler machine/host machine/launch machine/lease runtimes/container runtimes/inventory config agent/loop agent/health agent/rlimit agent/configfile agent/record agent/control agent/commands agent/workers agent/telemetry agent/cluster"},
 	{"agent/top", affects, "model/unit model/node agent/record agent/printable agent/control"},
 	// lab
 	{"lab/load/protocol", affects, ""},

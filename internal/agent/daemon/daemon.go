@@ -146,13 +146,8 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer d.watcher.Close()
-	// followGroups logs which cgroups cannot be read.
-	recovered, err := d.host.Adopt()
-	if err != nil && !partial.Is(err) {
-		return fmt.Errorf("take over from the last tenond: %w", err)
-	}
-	if recovered > 0 {
-		d.Log.Warn("the journal of the last tenond lost entries: read them from the notes at the cgroups", "entries", recovered)
+	if err := d.takeOver(); err != nil {
+		return err
 	}
 	d.reporter, d.show = changeLogger{log: d.Log, mechanism: mechanismReport{seen: time.Now()}}, openShow(o, d.health)
 	defer func() { err = errors.Join(err, d.show.close()) }()
@@ -280,6 +275,19 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 		err = d.guard.bind(suppress.SafeBounds(d.agent.Config.Suppress, d.agent.Config.Pool, s))
 	}
 	return s, err
+}
+
+// takeOver makes the changes of the last tenond its own. followGroups logs which
+// cgroups cannot be read.
+func (d *daemon) takeOver() error {
+	recovered, err := d.host.Adopt()
+	if err != nil && !partial.Is(err) {
+		return fmt.Errorf("take over from the last tenond: %w", err)
+	}
+	if recovered > 0 {
+		d.Log.Warn("the journal of the last tenond lost entries: read them from the notes at the cgroups", "entries", recovered)
+	}
+	return nil
 }
 
 // repairJournal writes the journal again if another program has removed or

@@ -112,7 +112,7 @@ func unnote(c *Knobs, k node.Knob) error {
 func (c *Knobs) LostChanges(known journal.State, paths []string) (journal.State, error) {
 	lost := journal.State{Touches: map[node.Knob]journal.Touch{}, Groups: map[node.CgroupPath]journal.Session{}}
 	dir := c.noteDir()
-	err := c.eachNote(paths, func(p node.CgroupPath, name string, n record) {
+	err := eachNote(c, paths, func(p node.CgroupPath, name string, n record) {
 		if n.Dir != dir {
 			return
 		}
@@ -139,7 +139,7 @@ func (c *Knobs) LostChanges(known journal.State, paths []string) (journal.State,
 // eachNote calls see with each note at the given cgroups and at the root. It
 // ignores what is no note of Tenon. With a partial.Error, it has read the notes of
 // all other cgroups.
-func (c *Knobs) eachNote(paths []string, see func(p node.CgroupPath, name string, n record)) error {
+func eachNote(c *Knobs, paths []string, see func(p node.CgroupPath, name string, n record)) error {
 	missed := &partial.Error{}
 	paths = slices.Concat([]string{""}, paths)
 	type reading struct {
@@ -171,12 +171,12 @@ type Elsewhere struct {
 	Groups   int    `json:"groups"` // that it made
 }
 
-// Elsewhere returns the changes of those Tenons that have another state directory,
-// in the order of these directories. This Tenon cannot undo them, because they
+// FindElsewhere returns the changes of those Tenons that have another state
+// directory, in the order of these directories. This Tenon cannot undo them, because they
 // are in other journals.
-func (c *Knobs) Elsewhere(paths []string) ([]Elsewhere, error) {
+func FindElsewhere(c *Knobs, paths []string) ([]Elsewhere, error) {
 	own, found := c.noteDir(), map[string]Elsewhere{}
-	err := c.eachNote(paths, func(_ node.CgroupPath, name string, n record) {
+	err := eachNote(c, paths, func(_ node.CgroupPath, name string, n record) {
 		if n.Dir == own || n.Dir == "" {
 			return
 		}

@@ -105,19 +105,6 @@ func (r Report) Incomplete() error {
 	return errors.Join(errs...)
 }
 
-// changed says what a Tenon with another state directory has changed.
-func changed(e change.Elsewhere) string {
-	knobs := count(e.Knobs, "knob was", "knobs were") + " changed"
-	groups := count(e.Groups, "cgroup was", "cgroups were") + " made"
-	switch {
-	case e.Groups == 0:
-		return knobs
-	case e.Knobs == 0:
-		return groups
-	}
-	return knobs + " and " + groups
-}
-
 func were(n int, one, many string) string {
 	if n == 1 {
 		return one

@@ -12,7 +12,6 @@ import (
 
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/kernel/cgroup"
-	"tenon.sh/tenon/internal/kernel/note"
 	"tenon.sh/tenon/internal/kernel/partial"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/machine/cachectl"
@@ -74,23 +73,6 @@ func (x *Restorer) All(ctx context.Context) (Report, error) {
 		err = x.o.Journal.Settle()
 	}
 	return r, errors.Join(err, x.lookElsewhere(&r), missed.OrNil())
-}
-
-// lookElsewhere adds to a report what Tenons with other state directories have
-// changed, and whether this process could see it. What a walk has missed is named
-// by the restore itself.
-func (x *Restorer) lookElsewhere(r *Report) error {
-	if r.Unseen = x.o.Tree == nil || !note.Readable(); r.Unseen {
-		return nil
-	}
-	paths, err := x.o.Tree.Paths()
-	if err != nil && !partial.Is(err) {
-		r.Unseen = true
-		return fmt.Errorf("look for notes at the cgroups: %w", err)
-	}
-	r.Elsewhere, err = x.o.Knobs.Elsewhere(paths)
-	_, err = partial.Split(err)
-	return err
 }
 
 // Plan returns what All would do, and changes nothing.
