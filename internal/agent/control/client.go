@@ -2,6 +2,7 @@ package control
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,22 +16,35 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"tenon.sh/tenon/internal/agent/answer"
 )
 
 // ErrNotRunning means that no agent answers on the socket.
 var ErrNotRunning = errors.New("tenond is not running: start it with sudo systemctl start tenond, or sudo tenond --config FILE")
 
+const (
+	// answerPatience is the longest wait for an answer. The agent answers from
+	// memory, except that a request may wait for maxWait until it takes effect.
+	answerPatience = 2 * maxWait
+	// tickPatience is the longest wait for the next tick of an agent. The longest
+	// period of its loop is a minute.
+	tickPatience = 90 * time.Second
+)
+
 // A Client sends requests to the agent of a state directory.
 type Client struct {
-	path string
-	http http.Client
-	wait time.Duration // longest wait until a request takes effect
+	path         string
+	http         http.Client
+	wait         time.Duration // longest wait until a request takes effect
+	answer, tick time.Duration // longest waits for an answer and for a tick
 }
 
-// NewClient returns a client. It opens a connection for each request.
+// NewClient returns a client. It opens a connection for each request. A request
+// fails if the agent does not answer within 10 s.
 func NewClient(stateDir string) *Client {
 	path := SocketPath(stateDir)
-	return &Client{path: path, wait: maxWait, http: http.Client{Transport: &http.Transport{
+	return &Client{path: path, wait: maxWait, answer: answerPatience, tick: tickPatience, http: http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", path)
@@ -54,9 +68,12 @@ func (c *Client) ExplainKnob(ctx context.Context, knob string) (Explanation, err
 	return Ask[Explanation](ctx, c, http.MethodGet, "explain", url.Values{"knob": {knob}})
 }
 
-// Follow passes the status after each tick to see. It returns when ctx or the agent ends.
+// Follow passes the status after each tick to see. It returns when ctx or the
+// agent ends, and when the agent makes no tick for 90 s.
 func (c *Client) Follow(ctx context.Context, see func(Status)) error {
-	body, err := c.do(ctx, http.MethodGet, "ticks", nil)
+	wait := answer.Begin(ctx, c.path, c.answer)
+	defer wait.End()
+	body, err := c.do(wait, http.MethodGet, "ticks", nil)
 	if err != nil {
 		return err
 	}
@@ -65,9 +82,10 @@ func (c *Client) Follow(ctx context.Context, see func(Status)) error {
 	for {
 		var s Status
 		err := lines.Decode(&s)
+		wait.Heard(c.tick)
 		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
+		case wait.Err() != nil:
+			return wait.Err()
 		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 			return errors.New("tenond has stopped")
 		case err != nil:
@@ -80,22 +98,24 @@ func (c *Client) Follow(ctx context.Context, see func(Status)) error {
 // Ask sends a request to the agent and reads its answer.
 func Ask[T any](ctx context.Context, c *Client, method, what string, about url.Values) (T, error) {
 	var to T
-	body, err := c.do(ctx, method, what, about)
+	wait := answer.Begin(ctx, c.path, c.answer)
+	defer wait.End()
+	body, err := c.do(wait, method, what, about)
 	if err != nil {
 		return to, err
 	}
 	defer body.Close()
 	if err := json.NewDecoder(body).Decode(&to); err != nil {
-		return to, fmt.Errorf("ask tenond for its %s: %w", what, err)
+		return to, fmt.Errorf("ask tenond for its %s: %w", what, cmp.Or(wait.Err(), err))
 	}
 	return to, nil
 }
 
 // do sends a request and returns the body of a successful answer.
-func (c *Client) do(ctx context.Context, method, what string, about url.Values) (io.ReadCloser, error) {
+func (c *Client) do(wait *answer.Wait, method, what string, about url.Values) (io.ReadCloser, error) {
 	// The host name is ignored: all connections go to the socket.
 	u := url.URL{Scheme: "http", Host: "tenond", Path: "/v1/" + what, RawQuery: about.Encode()}
-	request, err := http.NewRequestWithContext(ctx, method, u.String(), nil)
+	request, err := http.NewRequestWithContext(wait.Context(), method, u.String(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("ask tenond for its %s: %w", what, err)
 	}
@@ -104,6 +124,10 @@ func (c *Client) do(ctx context.Context, method, what string, about url.Values) 
 		err = of.Err // the user knows the socket, not the URL
 	}
 	switch {
+	case err != nil && wait.Err() != nil:
+		return nil, wait.Err()
+	case errors.Is(err, syscall.EAGAIN): // too many clients wait already
+		return nil, answer.NoAnswer(c.path)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return nil, fmt.Errorf("%w (nothing answers on %s)", ErrNotRunning, c.path)
 	case errors.Is(err, fs.ErrPermission):

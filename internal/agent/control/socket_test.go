@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tenon.sh/tenon/internal/agent/answer"
 )
 
 // startServer starts a server. It returns a client for it, and a function that
@@ -189,5 +191,58 @@ func TestHalfARequestKeepsNoOtherOut(t *testing.T) {
 		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatalf("connection %d is still open", i)
 		}
+	}
+}
+
+// TestAStoppedAgentIsNamed has an agent that accepts connections and never
+// answers, as one that was stopped with SIGSTOP, and one that stops in the middle
+// of an answer. Each request ends with an error about the agent.
+func TestAStoppedAgentIsNamed(t *testing.T) {
+	for name, begin := range map[string]string{
+		"without an answer":       "",
+		"in the middle of one":    "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{\"version\": ",
+		"in the middle of a head": "HTTP/1.1 200",
+	} {
+		dir, err := os.MkdirTemp("", "tenon-control-") // the path of t.TempDir is too long for a socket
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		socket, err := net.Listen("unix", SocketPath(dir))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer socket.Close()
+		go func() {
+			for {
+				connection, err := socket.Accept()
+				if err != nil {
+					return
+				}
+				go func() {
+					_, _ = connection.Read(make([]byte, 4096)) // the request
+					_, _ = connection.Write([]byte(begin))
+				}()
+			}
+		}()
+		c := NewClient(dir)
+		c.answer, c.tick = 50*time.Millisecond, 50*time.Millisecond
+		requests := map[string]func() error{
+			"status":  func() error { _, err := c.Status(t.Context()); return err },
+			"explain": func() error { _, err := c.ExplainWorkload(t.Context(), "web"); return err },
+			"qos":     func() error { _, err := c.QOS(t.Context()); return err },
+			"pin":     func() error { _, err := c.Pin(t.Context(), ""); return err },
+			"top":     func() error { return c.Follow(t.Context(), func(Status) {}) },
+		}
+		for what, ask := range requests {
+			if err := ask(); !errors.Is(err, answer.ErrNoAnswer) || !strings.Contains(err.Error(), c.path) {
+				t.Errorf("%s of an agent that stopped %s: %v", what, name, err)
+			}
+		}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if _, err := NewClient(t.TempDir()).Status(ctx); errors.Is(err, answer.ErrNoAnswer) {
+		t.Errorf("a request that its caller ended: %v", err)
 	}
 }
