@@ -18,6 +18,7 @@ go=$("$here/../../../scripts/find-go.sh")
 export GOTOOLCHAIN=${GOTOOLCHAIN:-auto} GOFLAGS="-mod=readonly -buildvcs=false -trimpath" GOWORK=off
 mode=${1-}
 begun=$SECONDS
+programs=5 nth=0 # those that this script builds, and the present one
 
 say() { echo "build.sh: $*" >&2; }
 fail() { say "$*"; exit 1; }
@@ -30,17 +31,31 @@ version() { sed -n "s|.*[[:space:]]$2 \(v[0-9][^ ]*\).*|\1|p" "$here/$1/go.mod" 
 program() {
 	local name=$1 cgo=$2 key flags=() out=$bin/
 	shift 2
+	nth=$((nth + 1))
 	while [ "$1" != -- ]; do flags+=("$1") && shift; done
 	shift
 	# The toolchain is not part of the recipe: a program is not built again for it.
 	key=$({ sed '/^toolchain /,+1d' "$here/$name"/go.mod && cat "$here/$name"/go.sum $(ls "$here/$name"/*.go 2>/dev/null); echo "$cgo" "${flags[@]}" "$@"; uname -m; } | sha256sum | cut -c1-16)
 	[ "$(cat "$bin/.$name" 2>/dev/null)" != "$key" ] || return 0
 	[ "$mode" != --cached ] || fail "$name is not in $bin: run make cluster-build"
-	local since=$SECONDS
+	local since=$SECONDS building
+	say "$nth of $programs: builds $name; $(((SECONDS - begun) / 60)) min so far"
+	# A line each half minute shows that the build goes on, and how far. The shell
+	# that prints it must not hold the lock on.
+	(
+		exec 9>&-
+		while sleep 30 >/dev/null 2>&1; do # no pipe of the caller stays open
+			say "$nth of $programs: still builds $name, for $(((SECONDS - since) / 60)) min $(((SECONDS - since) % 60)) s"
+		done
+	) &
+	building=$!
+	trap 'kill "$building" 2>/dev/null || true' EXIT
 	rm -f "$bin/.$name" # an interrupted build must not count as complete
 	[ "$name" != cni ] || out=$bin/cni/
 	[ "$name" != k8s ] || out=$bin/hyper
 	(cd "$here/$name" && CGO_ENABLED=$cgo "$go" build -o "$out" "${flags[@]}" "$@")
+	kill "$building" 2>/dev/null || true
+	trap - EXIT
 	[ "$name" != etcd ] || mv "$bin/server" "$bin/etcd"
 	echo "$key" >"$bin/.$name"
 	say "$name in $((SECONDS - since)) s"
@@ -48,7 +63,7 @@ program() {
 
 mkdir -p "$bin/cni"
 exec 9>"$cache/lock-build"
-flock 9
+flock -n 9 || { say "waits for another build of these programs" && flock 9; }
 
 k8s=$(version k8s k8s.io/kubernetes) stamp=k8s.io/component-base/version
 minor=${k8s#v*.}
