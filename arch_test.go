@@ -166,7 +166,7 @@ var arch = []struct {
 	{"cluster/manifest", affects, "cluster/quantity cluster/stored"},
 	{"cluster/podpages", affects, "model/unit model/node decide/cpus/pick decide/cpus/place config api/config/v1alpha1 api/v1alpha1 cluster/kube cluster/admission cluster/cpureport cluster/nodepages cluster/objectivetext cluster/schedulers cluster/cpumap cluster/stored cluster/manifest"},
 	{"cluster/containerstart", affects, "model/unit model/node decide/limit runtimes/nri cluster/kube cluster/kubelet"},
-	{"cluster/nodereport", affects, "model/unit model/node model/trial decide/plan decide/writeconflict decide/cpus/pick decide/cpus/place decide/cpus/hold decide/slo decide/tick decide/burst decide/policy kernel/cgroup api/v1alpha1 cluster/apiserver cluster/quantity cluster/cpureport"},
+	{"cluster/nodereport", affects, "model/unit model/node model/trial decide/plan decide/writeconflict decide/cpus/pick decide/cpus/place decide/cpus/hold decide/slo decide/tick decide/burst decide/policy api/v1alpha1 cluster/apiserver cluster/quantity cluster/cpureport"},
 	// agent
 	{"agent/loop", affects, "model/unit model/node decide/facts decide/cpus/hold decide/plan decide/suppresscost decide/tick decide/policy"},
 	{"agent/health", affects, "model/node decide/tick"},
