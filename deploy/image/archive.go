@@ -25,9 +25,10 @@ const nameKey = "io.containerd.image.name"
 type layer struct {
 	arch  string
 	files []file
+	texts []file // the licences, below /licenses
 }
 
-// A file is a program at the root of an image.
+// A file is a program or a text, with its path from the root of an image.
 type file struct {
 	name string
 	data []byte
@@ -44,7 +45,7 @@ type archive struct {
 func imageOf(p product, version string, created time.Time) v1.Image {
 	labels := map[string]string{
 		v1.AnnotationTitle: p.name, v1.AnnotationDescription: p.about, v1.AnnotationVersion: version,
-		v1.AnnotationLicenses: "Apache-2.0", v1.AnnotationSource: source,
+		v1.AnnotationLicenses: p.licence(), v1.AnnotationSource: source,
 	}
 	return v1.Image{
 		Created:  &created,
@@ -125,6 +126,11 @@ func (l layer) pack(created time.Time) (plain, packed []byte, err error) {
 	t := tar.NewWriter(&buf)
 	for _, f := range files {
 		if err := put(t, f.name, 0o755, created, f.data); err != nil {
+			return nil, nil, err
+		}
+	}
+	for _, f := range l.texts {
+		if err := put(t, f.name, 0o644, created, f.data); err != nil {
 			return nil, nil, err
 		}
 	}

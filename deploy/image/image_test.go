@@ -21,8 +21,8 @@ func example(t *testing.T, version string) map[string][]byte {
 	t.Helper()
 	o := order{version: version, registry: "registry.example/tenon", out: t.TempDir(), created: time.Unix(1_700_000_000, 0).UTC()}
 	layers := []layer{
-		{"amd64", []file{{"tenond", []byte("one")}, {"tenon", []byte("two")}}},
-		{"arm64", []file{{"tenon", []byte("four")}, {"tenond", []byte("three")}}},
+		{arch: "amd64", files: []file{{"tenond", []byte("one")}, {"tenon", []byte("two")}}, texts: []file{{"licenses/LICENSE", []byte("text")}}},
+		{arch: "arm64", files: []file{{"tenon", []byte("four")}, {"tenond", []byte("three")}}, texts: []file{{"licenses/LICENSE", []byte("text")}}},
 	}
 	_, path, err := o.pack(products[0], layers)
 	if err != nil {
@@ -108,7 +108,7 @@ func TestAnImageHoldsItsProgramsForEachMachine(t *testing.T) {
 			t.Errorf("%s: the layer has not the digest in the configuration", c.Architecture)
 		}
 		root := untar(t, plain)
-		if got := fmt.Sprintf("tenon=%s tenond=%s", root["tenon"], root["tenond"]); got != want[c.Architecture] || len(root) != 2 {
+		if got := fmt.Sprintf("tenon=%s tenond=%s", root["tenon"], root["tenond"]); got != want[c.Architecture] || len(root) != 3 || string(root["licenses/LICENSE"]) != "text" {
 			t.Errorf("%s holds %s, want %s", c.Architecture, got, want[c.Architecture])
 		}
 		delete(want, c.Architecture)
@@ -141,7 +141,11 @@ func TestTheDockerfileMakesTheSameImages(t *testing.T) {
 			stage += "-" + p.module
 		}
 		about := imageOf(p, "$VERSION", time.Now())
-		lines := []string{"USER " + p.user, "COPY --from=" + stage + " " + programs + "/", `ENTRYPOINT ["` + about.Config.Entrypoint[0] + `"]`, "ENV " + about.Config.Env[0], "STOPSIGNAL " + about.Config.StopSignal}
+		texts := "COPY LICENSE "
+		if p.bpf {
+			texts += "bpf/COPYING "
+		}
+		lines := []string{texts + "/licenses/", "USER " + p.user, "COPY --from=" + stage + " " + programs + "/", `ENTRYPOINT ["` + about.Config.Entrypoint[0] + `"]`, "ENV " + about.Config.Env[0], "STOPSIGNAL " + about.Config.StopSignal}
 		for key, value := range about.Config.Labels {
 			lines = append(lines, key+`="`+value+`"`)
 		}

@@ -27,12 +27,13 @@ type product struct {
 	programs []string // folders of cmd/; a container runs the first one
 	user     string
 	module   string // the folder of the module that has cmd/; empty: the root
+	bpf      bool   // the programs contain the compiled objects of bpf/
 }
 
 var products = []product{
 	// tenond runs as root with the capabilities of the manifest, because it
 	// writes cgroups.
-	{name: "tenond", about: "Tenon's node agent and its watchdog", programs: []string{"tenond", "tenon"}, user: "0:0"},
+	{name: "tenond", about: "Tenon's node agent and its watchdog", programs: []string{"tenond", "tenon"}, user: "0:0", bpf: true},
 	{name: "tenon-manager", about: "Tenon's controllers and webhooks", programs: []string{"tenon-manager"}, user: "65532:65532"},
 	{name: "tenon-scheduler", about: "Kubernetes' scheduler with Tenon's choice of CPUs", programs: []string{"tenon-scheduler"}, user: "65532:65532", module: "scheduler"},
 }
@@ -101,6 +102,16 @@ func (o order) make(ctx context.Context, p product) (digest, path string, err er
 				return "", "", err
 			}
 			l.files = append(l.files, file{name, data})
+		}
+		modules, err := o.modulesOf(ctx, dir, p)
+		if err != nil {
+			return "", "", err
+		}
+		if l.texts, err = o.licences(ctx, p, modules); err != nil {
+			return "", "", err
+		}
+		if err := o.writeSBOM(p, arch, modules, l.files); err != nil {
+			return "", "", err
 		}
 		layers = append(layers, l)
 	}
