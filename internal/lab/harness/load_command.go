@@ -55,14 +55,19 @@ func LoadCommand(ctx context.Context, s *testbed.Site, command string, order loa
 		return m, ended()
 	case <-ctx.Done():
 		return m, ctx.Err()
+	case got := <-read: // before the end of the output: it is refused
+		return m, got.err
 	case <-time.After(commandStart):
-		return m, errors.New("the load command has printed no latency in " + commandStart.String())
+		out.Close()
+		return m, errors.Join(errors.New("the load command has printed no latency in "+commandStart.String()), (<-read).err)
 	}
 	select {
 	case <-p.Done():
 		return m, ended()
 	case <-ctx.Done():
 		return m, ctx.Err()
+	case got := <-read:
+		return m, got.err
 	case <-time.After(order.Warmup + order.Duration):
 	}
 	p.Stop(syscall.SIGTERM, time.Second)

@@ -88,7 +88,7 @@ func TestAServiceOfOnesOwnUnderALoadCommand(t *testing.T) {
 	t.Setenv("TMPDIR", labtest.OpenDir(t))
 	c := ownExperiment(t, work.Workloads{
 		Service: "memcached -u daemon -l 127.0.0.1 -p 21987 -U 0", Ready: "test -d /proc/self",
-		Load: "while :; do echo 250 fixed; sleep 0.01; done", Batch: []string{"compile"},
+		Load: "while :; do echo 250; sleep 0.01; done", Batch: []string{"compile"},
 	}, report.Default)
 	o, err := Run(t.Context(), c)
 	if err != nil {
