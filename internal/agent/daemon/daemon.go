@@ -231,11 +231,11 @@ func (d *daemon) joinCluster(ctx context.Context, fs proc.FS, background *sync.W
 
 // home returns the cgroup of this process in the hierarchy of the cpu controller.
 func home(fs proc.FS) (node.CgroupPath, error) {
-	entries, err := fs.SelfCgroup()
+	path, err := proc.FindCPUPath(fs.SelfCgroup())
 	if err != nil {
 		return "", fmt.Errorf("find the cgroup of tenond: %w", err)
 	}
-	return node.CgroupPath(strings.Trim(proc.CPUPath(entries), "/")), nil
+	return node.CgroupPath(strings.Trim(path, "/")), nil
 }
 
 // settleTime is the time for which the loop waits for more changes of cgroups
@@ -269,6 +269,7 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 		d.read = read
 		d.conflicts.see(&s)
 		d.health.Set(health.Contested, "knobs", d.conflicts.trouble(s))
+		d.health.Set(health.Unread, "kernel files", host.Unread(d.host))
 	}
 	d.rematch = d.signals.check(time.Now()) || d.rematch
 	if err == nil {

@@ -37,10 +37,13 @@ const (
 	// Exposed means that other users can write to the state directory, and so to
 	// the journal.
 	Exposed Kind = "exposed"
+	// Unread means that a kernel file, or a part of it, cannot be read. What it
+	// says counts as unknown.
+	Unread Kind = "unread"
 )
 
 // Kinds lists all kinds.
-var Kinds = []Kind{Config, State, Lost, Bounds, Contested, Refused, Exposed}
+var Kinds = []Kind{Config, State, Lost, Bounds, Contested, Refused, Exposed, Unread}
 
 // A Trouble is one thing that is wrong with the agent.
 type Trouble struct {

@@ -26,7 +26,7 @@ func (t *Tree) CPUStat(path string) (CPUStat, error) {
 }
 
 func parseCPUStat(text string) (CPUStat, error) {
-	m, err := parseFlat(text)
+	m, err := flatFile("usage_usec", "user_usec", "system_usec", "nr_periods", "nr_throttled", "throttled_usec", "nr_bursts", "burst_usec")(text)
 	if err != nil {
 		return CPUStat{}, err
 	}

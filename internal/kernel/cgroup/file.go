@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -126,9 +127,9 @@ func readBy[T any](by func(h *hierarchy, path, file string) (string, error), t *
 	}
 	v, err := parse(text)
 	if err != nil {
-		return zero, fmt.Errorf("parse %s in %s: %w", file, printPath(path), err)
+		err = fmt.Errorf("parse %s in %s: %w", file, printPath(path), err)
 	}
-	return v, nil
+	return v, err
 }
 
 func (t *Tree) write(controller, path, file, value string) error {
@@ -192,16 +193,22 @@ func count(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// parseFlat reads a flat keyed file: each line has a name and a number.
-func parseFlat(text string) (map[string]int64, error) {
-	m := map[string]int64{}
-	for line := range strings.Lines(text) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		n, err := parseCount(value)
-		if err != nil {
-			return nil, fmt.Errorf("line %s: %w", key, err)
+// flatFile returns a parser of a flat keyed file: each line has a name and a
+// number. It returns the numbers with the given names, without those that are
+// missing, and fails only if one of these lines is damaged.
+func flatFile(names ...string) func(text string) (map[string]int64, error) {
+	return func(text string) (map[string]int64, error) {
+		m := make(map[string]int64, len(names))
+		for key, value := range flatLines(text) {
+			if !slices.Contains(names, key) {
+				continue
+			}
+			n, err := parseCount(value)
+			if err != nil {
+				return nil, fmt.Errorf("line %s: %w", key, err)
+			}
+			m[key] = n
 		}
-		m[key] = n
+		return m, nil
 	}
-	return m, nil
 }

@@ -68,7 +68,7 @@ func (h *hierarchy) event(path, name string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	flags, err := parseFlat(text)
+	flags, err := flatFile(name)(text)
 	if err != nil {
 		return false, fmt.Errorf("parse cgroup.events in %s: %w", printPath(path), err)
 	}

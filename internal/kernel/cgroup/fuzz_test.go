@@ -72,7 +72,7 @@ func FuzzParseMemoryUse(f *testing.F) {
 	f.Add("total_inactive_file 200\ntotal_workingset_refault 100")
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, version := range []int{1, 2} {
-			if u, _ := parseMemoryUse(text, version); u.InactiveFile < 0 || u.Refaults < 0 {
+			if u, _, _ := parseMemoryUse(text, version); u.InactiveFile < 0 || u.Refaults < 0 {
 				t.Errorf("negative: %+v", u)
 			}
 		}

@@ -132,7 +132,11 @@ func parseMemoryStat(text string) (MemoryStat, error) {
 }
 
 func memoryStat(text, prefix, anon, file string) (MemoryStat, error) {
-	m, err := parseFlat(text)
+	counters := []string{anon, file, "active_file", "inactive_file", "pgfault", "pgmajfault", "workingset_refault", "workingset_refault_file", "workingset_refault_anon"}
+	for i := range counters {
+		counters[i] = prefix + counters[i]
+	}
+	m, err := flatFile(counters...)(text)
 	if err != nil {
 		return MemoryStat{}, err
 	}
@@ -164,7 +168,7 @@ func (t *Tree) MemoryEvents(path string) (MemoryEvents, error) {
 	if t.VersionOf(memory) == 1 {
 		return t.v1MemoryEvents(path)
 	}
-	m, err := read(t, memory, path, "memory.events", parseFlat)
+	m, err := read(t, memory, path, "memory.events", flatFile("low", "high", "max", "oom", "oom_kill"))
 	return MemoryEvents{Low: m["low"], High: m["high"], Max: m["max"], OOM: m["oom"], OOMKill: m["oom_kill"]}, err
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -18,39 +19,58 @@ type CPUUse struct {
 	// Periods is the number of quota periods in which the group ran.
 	// ThrottledPeriods is the number of those in which it was throttled.
 	Periods, ThrottledPeriods int64
+	// QuotaErr says why the three values above are not known; nil: they are.
+	QuotaErr error
 }
 
 // CPUUse reads only a few values of cpu.stat (v1: cpuacct.usage and cpu.stat);
 // CPUStat reads the others. The counters of the quota are 0 on kernels without
-// quotas (CONFIG_CFS_BANDWIDTH).
+// quotas (CONFIG_CFS_BANDWIDTH). The error is about Usage alone.
 func (t *Tree) CPUUse(path string) (CPUUse, error) {
-	text, err := t.counter(cpu, path, "cpu.stat")
-	if err != nil {
-		return CPUUse{}, err
-	}
-	u, used := CPUUse{}, false
-	for key, n := range flatLines(text) {
-		switch key {
-		case "usage_usec":
-			u.Usage, used = microsecondsOf(n), true
-		case "nr_periods":
-			u.Periods = n
-		case "nr_throttled":
-			u.ThrottledPeriods = n
-		case "throttled_usec":
-			u.Throttled = microsecondsOf(n)
-		case "throttled_time": // v1
-			u.Throttled = time.Duration(n)
+	var u CPUUse
+	var err error
+	used, quota := false, 0
+	text, readErr := t.counter(cpu, path, "cpu.stat")
+	if u.QuotaErr = readErr; readErr == nil {
+		for key, value := range flatLines(text) {
+			var to *int64
+			scale := int64(1)
+			var n int64
+			switch key {
+			case "usage_usec":
+				to = &n
+			case "nr_periods":
+				to = &u.Periods
+			case "nr_throttled":
+				to = &u.ThrottledPeriods
+			case "throttled_usec":
+				to, scale = (*int64)(&u.Throttled), int64(time.Microsecond)
+			case "throttled_time": // v1
+				to = (*int64)(&u.Throttled)
+			default:
+				continue
+			}
+			number, known := numberOf(value, scale)
+			switch {
+			case known && to == &n:
+				u.Usage, used = microsecondsOf(number), true
+			case known:
+				*to = number
+				quota++
+			}
+		}
+		if quota != 0 && quota != 3 {
+			u.QuotaErr = fmt.Errorf("parse cpu.stat in %s: a counter of the quota is missing or damaged", printPath(path))
 		}
 	}
 	if t.VersionOf(cpu) == 1 {
 		u.Usage, err = t.v1CPUUsage(path)
 		return u, err
 	}
-	if !used {
-		return CPUUse{}, fmt.Errorf("parse cpu.stat in %s: no usage_usec", printPath(path))
+	if readErr == nil && !used {
+		readErr = fmt.Errorf("parse cpu.stat in %s: no usage_usec", printPath(path))
 	}
-	return u, nil
+	return u, readErr
 }
 
 // CPUUsage reads only the CPU time. On v1 it needs one file, while CPUUse needs two.
@@ -104,10 +124,9 @@ func (t *Tree) counter(controller, path, file string) (string, error) {
 	return h.counter(path, file)
 }
 
-// flatLines yields name and number of each line "name number" of a file. It
-// skips other lines.
-func flatLines(text string) iter.Seq2[string, int64] {
-	return func(yield func(string, int64) bool) {
+// flatLines yields name and value of each line "name value" of a file.
+func flatLines(text string) iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
 		for len(text) > 0 {
 			line := text
 			if end := strings.IndexByte(text, '\n'); end >= 0 {
@@ -115,11 +134,19 @@ func flatLines(text string) iter.Seq2[string, int64] {
 			} else {
 				text = ""
 			}
-			name, value, _ := strings.Cut(line, " ")
-			n, err := strconv.ParseInt(value, 10, 64)
-			if err == nil && n >= 0 && !yield(name, n) {
+			if name, value, _ := strings.Cut(line, " "); !yield(name, value) {
 				return
 			}
 		}
 	}
+}
+
+// numberOf reads a number that is not negative, and multiplies it by scale. known
+// is false if the text is no such number, or the result is too large.
+func numberOf(text string, scale int64) (n int64, known bool) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n > math.MaxInt64/scale {
+		return 0, false
+	}
+	return n * scale, true
 }

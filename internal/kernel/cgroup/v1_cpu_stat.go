@@ -29,7 +29,7 @@ func (t *Tree) v1CPUStat(path string) (CPUStat, error) {
 
 // v1ParseCPUStat reads cpu.stat. The file is empty without CONFIG_CFS_BANDWIDTH.
 func v1ParseCPUStat(text string) (CPUStat, error) {
-	m, err := parseFlat(text)
+	m, err := flatFile("nr_periods", "nr_throttled", "throttled_time", "nr_bursts", "burst_time")(text)
 	return CPUStat{
 		Periods: m["nr_periods"], NrThrottled: m["nr_throttled"], Throttled: time.Duration(m["throttled_time"]),
 		NrBursts: m["nr_bursts"], Bursts: time.Duration(m["burst_time"]),

@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -9,6 +10,7 @@ import (
 // (Documentation/admin-guide/cgroup-v1/blkio-controller.rst).
 func v1ParseIOUse(text string) (IOUse, error) {
 	var u IOUse
+	var errs []error
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
 		if len(f) != 3 {
@@ -18,12 +20,14 @@ func v1ParseIOUse(text string) (IOUse, error) {
 		switch f[1] {
 		case "Read":
 			err = addBytes(&u.Read, f[2])
+			u.NoRead = u.NoRead || err != nil
 		case "Write":
 			err = addBytes(&u.Written, f[2])
+			u.NoWritten = u.NoWritten || err != nil
 		}
 		if err != nil {
-			return IOUse{}, fmt.Errorf("line %q: %w", strings.TrimSpace(line), err)
+			errs = append(errs, fmt.Errorf("line %q: %w", strings.TrimSpace(line), err))
 		}
 	}
-	return u, nil
+	return u, errors.Join(errs...)
 }

@@ -39,6 +39,6 @@ func (t *Tree) v1MemoryEvents(path string) (MemoryEvents, error) {
 	if err != nil {
 		return MemoryEvents{}, err
 	}
-	oom, err := read(t, memory, path, "memory.oom_control", parseFlat)
+	oom, err := read(t, memory, path, "memory.oom_control", flatFile("oom_kill"))
 	return MemoryEvents{Max: failures, OOMKill: oom["oom_kill"]}, err
 }

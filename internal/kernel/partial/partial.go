@@ -1,5 +1,5 @@
-// Package partial says which cgroups a walk has missed. The result of such a
-// walk has everything else.
+// Package partial says which cgroups a walk has missed, and which fields of a file
+// a reader. The result of such a walk or reader has everything else.
 package partial
 
 import (

@@ -21,7 +21,8 @@ type Partition struct {
 }
 
 // Partitions reads /proc/partitions (Documentation/filesystems/proc.rst), a
-// small file. It changes whenever a device appears, disappears or grows.
+// small file. It changes whenever a device appears, disappears or grows. If some
+// lines are damaged, it returns all other devices, and an error.
 func (fs FS) Partitions() ([]Partition, error) {
 	return procFile(fs, "partitions", parsePartitions)
 }
@@ -30,25 +31,29 @@ func (fs FS) Partitions() ([]Partition, error) {
 // device, such as " 254 0 268435456 vda".
 func parsePartitions(text string) ([]Partition, error) {
 	var all []Partition
+	var errs []error
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
 		if len(f) == 0 || f[0] == "major" {
 			continue
 		}
 		if len(f) != 4 {
-			return nil, fmt.Errorf("line %q: want MAJOR MINOR BLOCKS NAME", strings.TrimSpace(line))
+			errs = append(errs, fmt.Errorf("line %q: want MAJOR MINOR BLOCKS NAME", strings.TrimSpace(line)))
+			continue
 		}
 		id, err := unit.ParseDevice(f[0] + ":" + f[1])
 		if err != nil {
-			return nil, err
+			errs = append(errs, err)
+			continue
 		}
 		blocks, err := strconv.ParseUint(f[2], 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("line %q: want a number of blocks", strings.TrimSpace(line))
+			errs = append(errs, fmt.Errorf("line %q: want a number of blocks", strings.TrimSpace(line)))
+			continue
 		}
 		all = append(all, Partition{id, f[3], blocks})
 	}
-	return all, nil
+	return all, errors.Join(errs...)
 }
 
 // A BlockDevice is the description of a block device in sysfs.

@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -19,13 +20,23 @@ type CgroupEntry struct {
 }
 
 // Cgroup reads /proc/PID/cgroup (cgroups(7)). If the process has ended, it
-// returns ErrGone.
+// returns ErrGone. If some lines are damaged, it returns all others, and an
+// error.
 func (fs FS) Cgroup(pid int) ([]CgroupEntry, error) {
 	return taskFile(fs, pid, 0, "cgroup", parseCgroup)
 }
 
 // SelfCgroup reads /proc/self/cgroup.
 func (fs FS) SelfCgroup() ([]CgroupEntry, error) { return procFile(fs, "self/cgroup", parseCgroup) }
+
+// FindCPUPath returns CPUPath of the result of Cgroup or SelfCgroup. A damaged line
+// is an error only if it may be the one of the cpu controller.
+func FindCPUPath(entries []CgroupEntry, err error) (string, error) {
+	if err != nil && !slices.ContainsFunc(entries, func(e CgroupEntry) bool { return slices.Contains(e.Controllers, "cpu") }) {
+		return "", err
+	}
+	return CPUPath(entries), nil
+}
 
 // CPUPath returns the path of a process in the v1 hierarchy of the cpu
 // controller. If there is none, it returns the path in the v2 hierarchy.
@@ -45,15 +56,18 @@ func CPUPath(entries []CgroupEntry) (path string) {
 //	0::/
 func parseCgroup(text string) ([]CgroupEntry, error) {
 	var entries []CgroupEntry
+	var errs []error
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
 		f := strings.SplitN(line, ":", 3)
 		if len(f) != 3 || !strings.HasPrefix(f[2], "/") {
-			return nil, fmt.Errorf("line %q: want HIERARCHY:CONTROLLERS:/PATH", line)
+			errs = append(errs, fmt.Errorf("line %q: want HIERARCHY:CONTROLLERS:/PATH", line))
+			continue
 		}
 		n, err := strconv.ParseUint(f[0], 10, 31)
 		if err != nil {
-			return nil, fmt.Errorf("line %q: want a hierarchy number first", line)
+			errs = append(errs, fmt.Errorf("line %q: want a hierarchy number first", line))
+			continue
 		}
 		e := CgroupEntry{Hierarchy: int(n), Path: f[2]}
 		if f[1] != "" {
@@ -61,5 +75,5 @@ func parseCgroup(text string) ([]CgroupEntry, error) {
 		}
 		entries = append(entries, e)
 	}
-	return entries, nil
+	return entries, errors.Join(errs...)
 }

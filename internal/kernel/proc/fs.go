@@ -102,6 +102,7 @@ func goneIfAbsent(dir string, err error) error {
 	return err
 }
 
+// parsed reads and parses a file. With an error, it returns what parse could read.
 func parsed[T any](path string, parse func(string) (T, error)) (T, error) {
 	var zero T
 	text, err := readFile(path)
@@ -110,9 +111,9 @@ func parsed[T any](path string, parse func(string) (T, error)) (T, error) {
 	}
 	v, err := parse(text)
 	if err != nil {
-		return zero, fmt.Errorf("parse %s: %w", path, err)
+		err = fmt.Errorf("parse %s: %w", path, err)
 	}
-	return v, nil
+	return v, err
 }
 
 // word parses a file that holds one word.

@@ -10,10 +10,16 @@ func TestRefaultsAreThoseOfAllKinds(t *testing.T) {
 	for text, want := range map[string]int64{
 		"pgfault 9\nworkingset_refault_anon 3\nworkingset_refault_file 4\n": 7,
 		"workingset_refault 5\n": 5, // the name before Linux 5.9
-		"pgfault 9\n":            0,
 	} {
-		if v, err := parseVMStat(text); err != nil || v.Refaults() != want {
-			t.Errorf("%q gives %d, %v, want %d", text, v.Refaults(), err, want)
+		v, err := parseVMStat(text)
+		if n, unknown := v.Refaults(); err != nil || unknown != nil || n != want {
+			t.Errorf("%q gives %d, %v, %v, want %d", text, n, err, unknown, want)
+		}
+	}
+	for _, text := range []string{"pgfault 9\n", "workingset_refault_anon 3\n", "workingset_refault_anon 3\nworkingset_refault_file x\n"} {
+		v, err := parseVMStat(text)
+		if n, unknown := v.Refaults(); err != nil || unknown == nil {
+			t.Errorf("%q gives %d, %v", text, n, err)
 		}
 	}
 }

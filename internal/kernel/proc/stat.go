@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"tenon.sh/tenon/internal/kernel/partial"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -38,9 +39,15 @@ type Stat struct {
 	All      CPUTimes
 	PerCPU   map[unit.CPU]CPUTimes // online CPUs only
 	BootTime time.Time
+	// Unread has the lines that are missing or damaged, by their first word. A
+	// CPU whose line is damaged is not in PerCPU. On some hypervisors the counter
+	// of the steal falls below zero and becomes a huge number. The steal alone is
+	// then not known: its names are "cpu steal", "cpu0 steal" and so on.
+	Unread partial.Fields
 }
 
-// Stat reads /proc/stat (Documentation/filesystems/proc.rst, section 1.7).
+// Stat reads /proc/stat (Documentation/filesystems/proc.rst, section 1.7). It
+// fails only if the file has no times of any CPU.
 func (fs FS) Stat() (Stat, error) { return procFile(fs, "stat", parseStat) }
 
 // parseStat reads lines such as
@@ -51,55 +58,66 @@ func (fs FS) Stat() (Stat, error) { return procFile(fs, "stat", parseStat) }
 func parseStat(text string) (Stat, error) {
 	s := Stat{PerCPU: map[unit.CPU]CPUTimes{}}
 	all := false
+	times := func(key, fields string) (CPUTimes, bool) {
+		t, noSteal, err := parseCPUTimes(fields)
+		if noSteal != nil {
+			s.Unread.Lose(key+" steal", fmt.Errorf("line %s: steal %w", key, noSteal))
+		}
+		if err != nil {
+			s.Unread.Lose(key, fmt.Errorf("line %s: %w", key, err))
+		}
+		return t, err == nil
+	}
 	for line := range strings.Lines(text) {
 		key, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 		digits, isCPU := strings.CutPrefix(key, "cpu")
 		switch {
 		case key == "cpu":
-			t, err := parseCPUTimes(rest)
-			if err != nil {
-				return Stat{}, fmt.Errorf("line %s: %w", key, err)
-			}
-			s.All, all = t, true
+			s.All, all = times(key, rest)
 		case isCPU:
 			n, err := strconv.ParseUint(digits, 10, 31)
 			if err != nil || n >= unit.MaxCPUs {
-				return Stat{}, fmt.Errorf("line %s: want a CPU number below %d", key, unit.MaxCPUs)
+				s.Unread.Lose(key, fmt.Errorf("line %s: want a CPU number below %d", key, unit.MaxCPUs))
+				continue
 			}
-			t, err := parseCPUTimes(rest)
-			if err != nil {
-				return Stat{}, fmt.Errorf("line %s: %w", key, err)
+			if t, known := times(key, rest); known {
+				s.PerCPU[unit.CPU(n)] = t
 			}
-			s.PerCPU[unit.CPU(n)] = t
 		case key == "btime":
 			sec, err := strconv.ParseInt(rest, 10, 64)
 			if err != nil {
-				return Stat{}, fmt.Errorf("line btime: %q: want seconds", rest)
+				s.Unread.Lose(key, fmt.Errorf("line btime: %q: want seconds", rest))
+				continue
 			}
 			s.BootTime = time.Unix(sec, 0)
 		}
 	}
-	if !all {
-		return Stat{}, errors.New("no line that starts with cpu")
+	if !all && s.Unread["cpu"] == nil {
+		s.Unread.Lose("cpu", errors.New("no line that starts with cpu"))
+	}
+	if !all && len(s.PerCPU) == 0 {
+		return Stat{}, s.Unread.Cause()
 	}
 	return s, nil
 }
 
-func parseCPUTimes(fields string) (CPUTimes, error) {
-	var t CPUTimes
+func parseCPUTimes(fields string) (t CPUTimes, noSteal, err error) {
 	f := strings.Fields(fields)
 	to := []*time.Duration{&t.User, &t.Nice, &t.System, &t.Idle, &t.IOWait, &t.IRQ, &t.SoftIRQ, &t.Steal}
 	if len(f) < len(to) {
-		return CPUTimes{}, fmt.Errorf("%d fields: want at least %d", len(f), len(to))
+		return CPUTimes{}, nil, fmt.Errorf("%d fields: want at least %d", len(f), len(to))
 	}
 	for i := range to {
 		d, err := parseTicks(f[i])
-		if err != nil {
-			return CPUTimes{}, err
+		switch {
+		case err != nil && to[i] == &t.Steal:
+			noSteal = err
+		case err != nil:
+			return CPUTimes{}, nil, err
 		}
 		*to[i] = d
 	}
-	return t, nil
+	return t, noSteal, nil
 }
 
 func parseTicks(s string) (time.Duration, error) {

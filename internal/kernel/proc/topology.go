@@ -123,23 +123,25 @@ func readOrAbsent[T any](absent T, path string, parse func(string) (T, error)) (
 // IsolatedCPUs returns the CPUs that the kernel's command line excludes from
 // the scheduler's load balancing (isolcpus=) or from the periodic timer tick
 // (nohz_full=). It reads /sys/devices/system/cpu/isolated and nohz_full
-// (Documentation/admin-guide/kernel-parameters.txt).
+// (Documentation/admin-guide/kernel-parameters.txt). If one of the files is
+// damaged, it returns the CPUs in the other one, and an error.
 func (fs FS) IsolatedCPUs() (unit.CPUSet, error) {
 	var all unit.CPUSet
+	var errs []error
 	for _, name := range []string{"isolated", "nohz_full"} {
 		set, err := readOrAbsent(unit.CPUSet{}, filepath.Join(fs.Sys, "devices/system/cpu", name), parseIsolated)
-		if err != nil {
-			return unit.CPUSet{}, err
-		}
+		errs = append(errs, err)
 		all = all.Union(set)
 	}
-	return all, nil
+	return all, errors.Join(errs...)
 }
 
 // parseIsolated parses a list of isolated CPUs. A kernel that supports
-// nohz_full, but was started without it, shows "(null)" instead of a list.
+// nohz_full, but was started without it, shows "(null)" instead of a list, or
+// nothing but a zero byte (3.10 of CentOS 7).
 func parseIsolated(text string) (unit.CPUSet, error) {
-	if strings.TrimSpace(text) == "(null)" {
+	text = strings.Trim(text, "\x00 \t\n")
+	if text == "(null)" {
 		return unit.CPUSet{}, nil
 	}
 	return unit.ParseCPUSet(text)
@@ -153,7 +155,7 @@ func (fs FS) CoreKinds() ([]unit.CPUSet, error) {
 	var kinds []unit.CPUSet
 	for _, pmu := range []string{"cpu_core", "cpu_atom", "cpu_lowpower"} {
 		set, err := readOrAbsent(unit.CPUSet{}, filepath.Join(fs.Sys, "devices", pmu, "cpus"), unit.ParseCPUSet)
-		if err != nil {
+		if err != nil { // without all kinds, the others say nothing
 			return nil, err
 		}
 		if !set.Empty() {
@@ -192,28 +194,33 @@ func first(set unit.CPUSet, fallback unit.CPU) unit.CPU {
 // NUMAMemory reads the memory of each NUMA node from
 // /sys/devices/system/node/nodeN/meminfo. It omits nodes without memory. A node
 // of persistent or CXL memory has no CPUs. The map is empty on kernels without
-// NUMA, where all memory is on node 0.
+// NUMA, where all memory is on node 0. If some files are damaged, it returns the
+// memory of all other nodes, and an error.
 func (fs FS) NUMAMemory() (map[int]unit.Bytes, error) {
 	files, err := filepath.Glob(filepath.Join(fs.Sys, "devices/system/node/node[0-9]*/meminfo"))
 	if err != nil {
 		return nil, err
 	}
 	sizes := map[int]unit.Bytes{}
+	var errs []error
 	for _, file := range files {
 		n, err := numaNode(file)
 		if err != nil {
 			return nil, err
 		}
 		prefix := fmt.Sprintf("Node %d ", n)
-		m, err := parsed(file, func(text string) (MemInfo, error) { return parseMemInfoOf(prefix, text) })
+		m, err := parsed(file, func(text string) (MemInfo, error) {
+			m := parseMemInfoOf(prefix, text)
+			return m, m.Unread["MemTotal"]
+		})
 		if err != nil {
-			return nil, err
+			errs = append(errs, err)
 		}
 		if m.Total > 0 {
 			sizes[n] = m.Total
 		}
 	}
-	return sizes, nil
+	return sizes, errors.Join(errs...)
 }
 
 // numaNode returns the number of the NUMA node whose directory contains the

@@ -1,13 +1,15 @@
 package proc
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 )
 
 // VMStat holds the counters of the memory manager, in events or pages. The keys
-// are the kernel's names, such as "pgmajfault" (enum vm_event_item).
+// are the kernel's names, such as "pgmajfault" (enum vm_event_item). A counter
+// whose line is damaged is not in it.
 type VMStat map[string]int64
 
 // VMStat reads /proc/vmstat.
@@ -15,20 +17,33 @@ func (fs FS) VMStat() (VMStat, error) { return procFile(fs, "vmstat", parseVMSta
 
 // Refaults is the number of pages that the kernel reclaimed and soon read back
 // (workingset_refault; from Linux 5.9 one counter for each kind of page).
-func (v VMStat) Refaults() int64 {
-	return v["workingset_refault"] + v["workingset_refault_anon"] + v["workingset_refault_file"]
+func (v VMStat) Refaults() (int64, error) {
+	if n, known := v["workingset_refault"]; known {
+		return n, nil
+	}
+	anon, known := v["workingset_refault_anon"]
+	file, both := v["workingset_refault_file"]
+	if !known || !both {
+		return 0, errors.New("parse vmstat: the lines workingset_refault_anon and workingset_refault_file are missing or damaged")
+	}
+	return anon + file, nil
 }
 
-// parseVMStat reads lines such as "pgfault 123".
+// parseVMStat reads lines such as "pgfault 123". It fails only if there is none.
 func parseVMStat(text string) (VMStat, error) {
 	m := VMStat{}
+	var damaged error
 	for line := range strings.Lines(text) {
 		key, value, ok := strings.Cut(strings.TrimSpace(line), " ")
 		n, err := strconv.ParseInt(value, 10, 64)
 		if !ok || err != nil {
-			return nil, fmt.Errorf("line %q: want a name and a number", strings.TrimSpace(line))
+			damaged = fmt.Errorf("line %q: want a name and a number", strings.TrimSpace(line))
+			continue
 		}
 		m[key] = n
+	}
+	if len(m) == 0 {
+		return nil, damaged
 	}
 	return m, nil
 }

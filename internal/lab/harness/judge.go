@@ -111,6 +111,9 @@ func AddDisturbances(r *report.Run, m Measurement, stealPercent float64) {
 	if limit := stealPercent / 100; r.StealRatio > limit {
 		r.Void = append(r.Void, fmt.Sprintf("the hypervisor kept %s of the tested CPUs' time (steal), more than %s", percent(r.StealRatio), percent(limit)))
 	}
+	if m.Used.noSteal {
+		r.Void = append(r.Void, "/proc/stat does not say how much time of the tested CPUs the hypervisor kept (steal)")
+	}
 	if share := m.Used.foreign / m.Used.capacity; share > foreignMost {
 		r.Void = append(r.Void, fmt.Sprintf("other work used %s of the tested CPUs: stop it, or test elsewhere (--cpus; on a cluster --node)", percent(share)))
 	}

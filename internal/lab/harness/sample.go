@@ -1,8 +1,10 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sort"
 	"sync"
 	"time"
@@ -44,6 +46,8 @@ type Reading struct {
 	Count [numCounters]float64
 	limit float64 // quota of the batch work in CPUs; 0: none
 	Hold  holdings
+
+	noSteal bool // Count[Steal] is not known
 }
 
 // A Recording is the list of the readings that a sampler took during a run.
@@ -132,7 +136,11 @@ func (s *Sampler) Reading() (Reading, error) {
 		return r, err
 	}
 	for cpu := range s.Tested.All() {
-		t := stat.PerCPU[cpu]
+		t, known := stat.PerCPU[cpu]
+		if !known {
+			return r, fmt.Errorf("read the times of CPU %d: %w", cpu, cmp.Or(stat.Unread.Err("/proc/stat"), errors.New("/proc/stat has no line of it")))
+		}
+		r.noSteal = r.noSteal || stat.Unread.Lack(fmt.Sprintf("cpu%d steal", cpu))
 		// The kernel measures idle time exactly, but may sample the busy times
 		// only at its timer tick (kernel/time/tick-sched.c,
 		// get_cpu_idle_time_us).
@@ -151,7 +159,7 @@ func (s *Sampler) Reading() (Reading, error) {
 	}
 	if !s.NoPSI {
 		p, err := s.FS.Pressure("cpu")
-		if err != nil {
+		if err != nil && !p.Some.Known {
 			s.NoPSI = true
 		}
 		r.Count[Stalled] = p.Some.Total.Seconds()
@@ -244,6 +252,7 @@ type Spent struct {
 	LS, BE, other  float64 // other includes the spinner
 	foreign        float64 // work outside of the experiment
 	StealRatio     float64
+	noSteal        bool // StealRatio is not known
 	Count          [numCounters]float64
 	Busy, capacity float64
 }
@@ -257,6 +266,7 @@ func Between(a, b Reading, tested int) Spent {
 		s.Count[k] = max(b.Count[k]-a.Count[k], 0)
 	}
 	s.LS, s.BE = s.Count[LSUsage]/s.Wall, s.Count[BEUsage]/s.Wall
+	s.noSteal = a.noSteal || b.noSteal
 	s.StealRatio = s.Count[Steal] / s.Wall / s.capacity
 	s.Busy = s.capacity - (s.Count[Idle]+s.Count[Steal])/s.Wall
 	// The idle counter advances in steps of 10 ms, but the CPU counters of the

@@ -2,6 +2,7 @@ package testbed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -43,7 +44,11 @@ func (s *Site) Watch(ctx context.Context) ([]string, error) {
 	}{{"tested", s.Place.Tested}, {"client's", s.Place.Client.Union(s.Place.Lab)}} {
 		idle := time.Duration(0)
 		for cpu := range part.cpus.All() {
-			x, y := before.PerCPU[cpu], after.PerCPU[cpu]
+			x, known := before.PerCPU[cpu]
+			y, still := after.PerCPU[cpu]
+			if !known || !still {
+				return nil, fmt.Errorf("look whether the machine is quiet: /proc/stat has no times of CPU %d: %w", cpu, errors.Join(before.Unread.Err("/proc/stat"), after.Unread.Err("/proc/stat")))
+			}
 			idle += y.Idle + y.IOWait - x.Idle - x.IOWait
 		}
 		busy := 1 - idle.Seconds()/elapsed.Seconds()/float64(part.cpus.Len())

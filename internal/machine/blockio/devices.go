@@ -54,10 +54,11 @@ func (d *Devices) Shown() []node.File {
 }
 
 // List returns the block devices with a size above 0, ordered by number. If
-// they cannot be read, it returns none. The caller must not change the slice.
+// they cannot be read, it returns none. It omits a device whose line or
+// description is damaged. The caller must not change the slice.
 func (d *Devices) List() []node.BlockDevice {
 	lines, err := d.fs.Partitions()
-	if err != nil {
+	if err != nil && len(lines) == 0 {
 		return nil
 	}
 	d.mu.Lock()

@@ -259,6 +259,19 @@ func (h *Host) Show(files []node.File) {
 // Snapshots show these waits while the measurement is enabled.
 func (h *Host) Delays() *usage.Delays { return h.delays }
 
+// Unread says which kernel files of the last snapshots could not be read, or only
+// in part, and why. It is "" if all could be read. What these files say is absent
+// from the snapshots.
+func Unread(h *Host) string {
+	var texts []string
+	for _, text := range []string{h.counters.Trouble(), h.topology.Trouble()} {
+		if text != "" {
+			texts = append(texts, text)
+		}
+	}
+	return strings.Join(texts, "; ")
+}
+
 // Isolation returns the part that keeps best-effort threads away from
 // latency-sensitive ones.
 func (h *Host) Isolation() *isolation.Isolation { return h.isolation }

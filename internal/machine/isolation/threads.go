@@ -140,11 +140,8 @@ func (i *Isolation) mayConvert(p node.CgroupPath) error {
 // IsInside reports whether a process is in or below a cgroup. It reads the
 // cgroup of the process, and needs no list of processes.
 func IsInside(fs proc.FS, pid int, p node.CgroupPath) (bool, error) {
-	entries, err := fs.Cgroup(pid)
-	if err != nil {
-		return false, err
-	}
-	return p.Contains(node.CgroupPath(strings.Trim(proc.CPUPath(entries), "/"))), nil
+	path, err := proc.FindCPUPath(fs.Cgroup(pid))
+	return err == nil && p.Contains(node.CgroupPath(strings.Trim(path, "/"))), err
 }
 
 // convert sets the attribute of a knob on the threads of its cgroup.

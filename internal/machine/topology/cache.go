@@ -4,8 +4,10 @@ package topology
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,6 +30,8 @@ type Cache struct {
 	online unit.CPUSet
 	known  node.Topology
 	sized  time.Time
+	// The causes of what could not be read: of the CPUs and of the NUMA nodes.
+	damage, unsized error
 }
 
 // New returns a cache that has not read anything yet.
@@ -41,50 +45,54 @@ func (c *Cache) Read(now time.Time) (node.Topology, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if online != c.online || len(c.known.CPUs) == 0 {
-		t, err := read(c.fs)
+	due := now.Sub(c.sized) >= sizedFor
+	if online != c.online || len(c.known.CPUs) == 0 || due && c.damage != nil {
+		t, damage, err := read(c.fs)
 		if err != nil {
 			return node.Topology{}, err
 		}
-		c.online, c.known, c.sized = online, t, time.Time{}
+		c.online, c.known, c.damage, due = online, t, damage, true
 	}
-	if now.Sub(c.sized) >= sizedFor {
-		memory, err := numaMemory(c.fs)
-		if err != nil {
-			return node.Topology{}, err
-		}
-		c.known.Memory, c.sized = memory, now
+	if due {
+		c.known.Memory, c.unsized = numaMemory(c.fs)
+		c.sized = now
 	}
 	t := c.known
 	t.CPUs, t.Memory = slices.Clone(t.CPUs), slices.Clone(t.Memory)
 	return t, nil
 }
 
-// numaMemory returns the NUMA nodes that have memory, in ascending order.
+// Trouble says which files of the topology cannot be read, and why. It is "" if
+// all can.
+func (c *Cache) Trouble() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := errors.Join(c.damage, c.unsized); err != nil {
+		return strings.Join(strings.Fields(err.Error()), " ")
+	}
+	return ""
+}
+
+// numaMemory returns the NUMA nodes that have memory, in ascending order, as far
+// as they can be read.
 func numaMemory(fs proc.FS) ([]node.NUMAMemory, error) {
 	sizes, err := fs.NUMAMemory()
-	if err != nil {
-		return nil, err
-	}
 	var memory []node.NUMAMemory
 	for _, n := range slices.Sorted(maps.Keys(sizes)) {
 		memory = append(memory, node.NUMAMemory{NUMA: node.NUMANode(n), Size: sizes[n]})
 	}
-	return memory, nil
+	return memory, err
 }
 
 // read reads the topology. CPUs that the kernel lists as siblings are one core,
-// and each core gets a number that is unique on the node.
-func read(fs proc.FS) (node.Topology, error) {
+// and each core gets a number that is unique on the node. damage says what could
+// not be read, and is not in the topology.
+func read(fs proc.FS) (t node.Topology, damage, err error) {
 	cpus, err := fs.Topology()
 	if err != nil {
-		return node.Topology{}, err
+		return t, nil, err
 	}
-	kinds, err := kindsOf(fs, cpus)
-	if err != nil {
-		return node.Topology{}, err
-	}
-	var t node.Topology
+	kinds, unkind := kindsOf(fs, cpus)
 	cores := map[unit.CPUSet]node.CoreID{}
 	for _, c := range cpus {
 		if _, known := cores[c.Siblings]; !known {
@@ -96,11 +104,8 @@ func read(fs proc.FS) (node.Topology, error) {
 		})
 	}
 	isolated, err := fs.IsolatedCPUs()
-	if err != nil {
-		return node.Topology{}, err
-	}
 	t.Isolated = isolated.Intersect(t.All())
-	return t, nil
+	return t, errors.Join(unkind, err), nil
 }
 
 // sameKind is a limit in percent: two cores are of the same kind if the slower
@@ -113,9 +118,6 @@ const sameKind = 80
 // core. It uses the kernel's lists on Intel's processors, and otherwise capacities.
 func kindsOf(fs proc.FS, cpus []proc.CPU) (map[unit.CPU]node.CoreKind, error) {
 	named, err := fs.CoreKinds()
-	if err != nil {
-		return nil, err
-	}
 	kinds := map[unit.CPU]node.CoreKind{}
 	if len(named) > 1 {
 		for kind, set := range named {
@@ -123,7 +125,7 @@ func kindsOf(fs proc.FS, cpus []proc.CPU) (map[unit.CPU]node.CoreKind, error) {
 				kinds[c] = node.CoreKind(kind)
 			}
 		}
-		return kinds, nil
+		return kinds, err
 	}
 	fastest := slices.Clone(cpus)
 	slices.SortStableFunc(fastest, func(a, b proc.CPU) int { return cmp.Compare(b.Capacity, a.Capacity) })
@@ -137,5 +139,5 @@ func kindsOf(fs proc.FS, cpus []proc.CPU) (map[unit.CPU]node.CoreKind, error) {
 		}
 		kinds[c.ID] = kind
 	}
-	return kinds, nil
+	return kinds, err
 }

@@ -3,6 +3,7 @@
 package usage
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -24,6 +25,7 @@ type Counters struct {
 	// threads counts the threads of workloads, if their quota throttles them in
 	// most periods.
 	threads threadCounter
+	faults  faults
 }
 
 // New returns the counters of a node. tree holds the node's cgroups, or is nil
@@ -40,28 +42,26 @@ func New(fs proc.FS, tree *cgroup.Tree, resident bool) *Counters {
 // Node reads those counters of the node that each snapshot needs fresh. It
 // reports whether memory is scarce.
 func (c *Counters) Node(s *node.Snapshot) (scarce bool) {
-	if stat, err := c.fs.Stat(); err == nil {
-		s.Usage.CPU, s.Usage.Steal = node.Some(stat.All.Busy()), node.Some(stat.All.Steal)
+	stat, err := c.fs.Stat()
+	if err == nil {
+		if !stat.Unread.Lack("cpu") {
+			s.Usage.CPU = node.Some(stat.All.Busy())
+			if !stat.Unread.Lack("cpu steal") {
+				s.Usage.Steal = node.Some(stat.All.Steal)
+			}
+		}
+		err = stat.Unread.Err("/proc/stat")
 		s.Busy = make(map[unit.CPU]time.Duration, len(stat.PerCPU))
 		for id, t := range stat.PerCPU {
 			s.Busy[id] = t.Busy()
 		}
 	}
-	if m, err := c.fs.MemInfo(); err == nil {
-		// No workload without huge pages can have the memory that is set aside for
-		// them, and no end of one gives it back. Kubernetes offers it as resources of
-		// its own, and subtracts it from allocatable memory.
-		total := max(m.Total-m.HugePages, 0)
-		s.Usage.Memory, s.MemoryTotal = node.Some(max(total-m.Available, 0)), node.Some(total)
-		// The kubelet computes the same for the root cgroup: memory that is charged
-		// or that the kernel uses, minus page cache that was not used lately.
-		s.Usage.WorkingSet = node.Some(max(total-m.Free-m.InactiveFile, 0))
-		scarce = m.Available < total/scarceDivisor
-	}
+	c.faults.note("/proc/stat", "", err)
+	scarce = c.readNodeMemory(s)
 	for _, r := range resources {
-		if p, err := c.fs.Pressure(r.name); err == nil {
-			*r.of(&s.Usage.Pressure) = stallOf(p)
-		}
+		p, err := c.fs.Pressure(r.name)
+		*r.of(&s.Usage.Pressure) = stallOf(p)
+		c.faults.note(r.file, "", err)
 	}
 	// All tasks of a node cannot wait for a CPU at the same time, so the kernel
 	// shows only zeros in this field.
@@ -71,27 +71,63 @@ func (c *Counters) Node(s *node.Snapshot) (scarce bool) {
 	}
 	// On many kernels, /proc/stat only samples the times at each timer tick.
 	// The counters of cgroups are exact.
-	if root, err := c.tree.CPUUse(""); err == nil {
-		s.Usage.CPU = node.Some(root.Usage)
+	used, err := c.tree.CPUUsage("")
+	if err == nil {
+		s.Usage.CPU = node.Some(used)
 	}
+	c.faults.note("cpu.stat", "", err)
 	if exact, err := c.tree.UsagePerCPU(""); err == nil {
 		s.Busy = exact
 	}
 	return scarce
 }
 
-// resources lists the kernel's pressure files by name.
-var resources = []struct {
-	name string
-	of   func(*node.Pressure) *node.Stall
-}{
-	{"cpu", func(p *node.Pressure) *node.Stall { return &p.CPU }},
-	{"memory", func(p *node.Pressure) *node.Stall { return &p.Memory }},
-	{"io", func(p *node.Pressure) *node.Stall { return &p.IO }},
+// readNodeMemory reads the memory of the node. scarce is false if it is not known.
+func (c *Counters) readNodeMemory(s *node.Snapshot) (scarce bool) {
+	m, err := c.fs.MemInfo()
+	if err != nil {
+		c.faults.note("/proc/meminfo", "", err)
+		return false
+	}
+	// No workload without huge pages can have the memory that is set aside for
+	// them, and no end of one gives it back. Kubernetes offers it as resources of
+	// its own, and subtracts it from allocatable memory.
+	total := max(m.Total-m.HugePages, 0)
+	s.MemoryTotal = node.Some(total)
+	if !m.Unread.Lack("MemAvailable") {
+		s.Usage.Memory = node.Some(max(total-m.Available, 0))
+		scarce = m.Available < total/scarceDivisor
+	}
+	// The kubelet computes the same for the root cgroup: memory that is charged
+	// or that the kernel uses, minus page cache that was not used lately.
+	if !m.Unread.Lack("MemFree", "Inactive(file)") {
+		s.Usage.WorkingSet = node.Some(max(total-m.Free-m.InactiveFile, 0))
+	}
+	if m.Unread.Lack("MemAvailable", "MemFree", "Inactive(file)") { // the agent uses no other fields
+		err = m.Unread.Err("/proc/meminfo")
+	}
+	c.faults.note("/proc/meminfo", "", err)
+	return scarce
 }
 
-func stallOf(p unit.Pressure) node.Stall {
-	return node.Stall{Some: node.Some(p.Some.Total), Full: node.Some(p.Full.Total)}
+// resources lists the kernel's pressure files by name.
+var resources = []struct {
+	name, file string
+	of         func(*node.Pressure) *node.Stall
+}{
+	{"cpu", "/proc/pressure/cpu", func(p *node.Pressure) *node.Stall { return &p.CPU }},
+	{"memory", "/proc/pressure/memory", func(p *node.Pressure) *node.Stall { return &p.Memory }},
+	{"io", "/proc/pressure/io", func(p *node.Pressure) *node.Stall { return &p.IO }},
+}
+
+func stallOf(p unit.Pressure) (s node.Stall) {
+	if p.Some.Known {
+		s.Some = node.Some(p.Some.Total)
+	}
+	if p.Full.Known {
+		s.Full = node.Some(p.Full.Total)
+	}
+	return s
 }
 
 // Workload reads those counters of a workload that each snapshot needs fresh.
@@ -108,6 +144,7 @@ func (c *Counters) workload(w *node.Workload, last *node.Usage) (u node.Usage, g
 		if used, err = c.tree.CPUUsage(p); err == nil {
 			u.CPU = node.Some(used)
 		}
+		c.faults.note("cpu.stat", p, err)
 	} else {
 		err = c.readCPUUse(&u, p)
 	}
@@ -131,6 +168,7 @@ func (c *Counters) workload(w *node.Workload, last *node.Usage) (u node.Usage, g
 // its cgroup does not exist any more.
 func (c *Counters) readMemory(u *node.Usage, p string) (gone bool) {
 	m, err := c.tree.MemoryCurrent(p)
+	c.faults.note("memory.current", p, err)
 	if u.Memory = (node.Maybe[unit.Bytes]{}); err == nil {
 		u.Memory = node.Some(m)
 	}
@@ -149,7 +187,15 @@ func (c *Counters) addThrottling(u *node.Usage, w *node.Workload) {
 		if !w.CPULimit.Known() && !part.CPULimit.Known() {
 			continue
 		}
-		if c, err := c.tree.CPUUse(string(part.Cgroup)); err == nil {
+		c, err := c.tree.CPUUse(string(part.Cgroup))
+		if errors.Is(err, cgroup.ErrGone) {
+			continue
+		}
+		if c.QuotaErr != nil { // a sum without this part would be too small
+			u.Throttled, u.Periods, u.ThrottledPeriods = node.Maybe[time.Duration]{}, node.Maybe[int64]{}, node.Maybe[int64]{}
+			return
+		}
+		if err == nil {
 			u.Throttled = node.Some(u.Throttled.Or(0) + c.Throttled)
 			u.Periods = node.Some(u.Periods.Or(0) + c.Periods)
 			u.ThrottledPeriods = node.Some(u.ThrottledPeriods.Or(0) + c.ThrottledPeriods)
@@ -167,8 +213,11 @@ func (c *Counters) throttlingIsSlow(w *node.Workload) bool {
 func (c *Counters) readCPUUse(u *node.Usage, p string) error {
 	use, err := c.tree.CPUUse(p)
 	if err == nil {
-		u.CPU, u.Throttled = node.Some(use.Usage), node.Some(use.Throttled)
-		u.Periods, u.ThrottledPeriods = node.Some(use.Periods), node.Some(use.ThrottledPeriods)
+		u.CPU = node.Some(use.Usage)
 	}
+	if use.QuotaErr == nil {
+		u.Throttled, u.Periods, u.ThrottledPeriods = node.Some(use.Throttled), node.Some(use.Periods), node.Some(use.ThrottledPeriods)
+	}
+	c.faults.note("cpu.stat", p, cmp.Or(err, use.QuotaErr))
 	return err
 }

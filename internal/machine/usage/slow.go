@@ -1,6 +1,7 @@
 package usage
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
@@ -165,18 +166,23 @@ func (c *Counters) readPressure(known *slowCounters, w node.Workload) {
 		return // v1 has no pressure of cgroups
 	}
 	for _, r := range resources {
-		if p, err := c.tree.Pressure(string(w.Cgroup), r.name); err == nil {
-			*r.of(&known.pressure) = stallOf(p)
-		}
+		p, err := c.tree.Pressure(string(w.Cgroup), r.name)
+		*r.of(&known.pressure) = stallOf(p)
+		c.faults.note(r.name, string(w.Cgroup), err)
 	}
 }
 
 // readMemory reads the memory.stat of a workload.
 func (x *slowCounters) readMemory(c *Counters, w node.Workload, at time.Time) {
 	x.at, x.charged, x.cold, x.refaults = at, w.Usage.Memory.Or(0), node.Maybe[unit.Bytes]{}, node.Maybe[int64]{}
-	if m, err := c.tree.MemoryUse(string(w.Cgroup)); err == nil {
-		x.cold, x.refaults = node.Some(m.InactiveFile), node.Some(m.Refaults)
+	m, err := c.tree.MemoryUse(string(w.Cgroup))
+	if err == nil {
+		x.cold = node.Some(m.InactiveFile)
 	}
+	if m.RefaultsErr == nil {
+		x.refaults = node.Some(m.Refaults)
+	}
+	c.faults.note("memory.stat", string(w.Cgroup), cmp.Or(err, m.RefaultsErr))
 }
 
 // isStillValid reports whether memory.stat need not be read again: it was read
@@ -199,16 +205,30 @@ func (x slowCounters) hasMoved(charged, total node.Maybe[unit.Bytes]) bool {
 // readNode reads the slow counters of the node.
 func (c *Counters) readNode() slowCounters {
 	known := c.readIO("")
-	if v, err := c.fs.VMStat(); err == nil {
-		known.refaults = node.Some(v.Refaults())
+	v, err := c.fs.VMStat()
+	var refaults int64
+	if err == nil {
+		refaults, err = v.Refaults()
 	}
+	if err == nil {
+		known.refaults = node.Some(refaults)
+	}
+	c.faults.note("/proc/vmstat", "", err)
 	return known
 }
 
 func (c *Counters) readIO(p string) slowCounters {
 	var known slowCounters
-	if io, err := c.tree.IOUse(p); err == nil {
-		known.read, known.written = node.Some(io.Read), node.Some(io.Written)
+	io, err := c.tree.IOUse(p)
+	c.faults.note("io.stat", p, err)
+	if err != nil && !io.NoRead && !io.NoWritten {
+		return known // the file could not be read
+	}
+	if !io.NoRead {
+		known.read = node.Some(io.Read)
+	}
+	if !io.NoWritten {
+		known.written = node.Some(io.Written)
 	}
 	return known
 }

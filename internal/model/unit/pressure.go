@@ -1,6 +1,7 @@
 package unit
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -14,26 +15,28 @@ import (
 type Pressure struct {
 	// Some counts the time in which at least one task waited. Full counts the
 	// time in which every task that was not idle waited. For some resources the
-	// kernel has no Full; it is then zero.
+	// kernel has only one of them.
 	Some, Full Stall
 }
 
-// Stall is one line of a pressure file.
+// Stall is the total of one line of a pressure file. The averages of the last 10,
+// 60 and 300 s, which the line also has, can be computed from it.
 type Stall struct {
-	// Avg10, Avg60 and Avg300 are the fractions (0 to 1) of the last 10, 60 and
-	// 300 s in which tasks waited.
-	Avg10, Avg60, Avg300 float64
 	// Total is the waiting time since boot, or since the cgroup was created.
 	Total time.Duration
+	// Known is false if the line is missing or has no total.
+	Known bool
 }
 
 // ParsePressure reads a pressure file. It skips all lines except these:
 //
 //	some avg10=2.57 avg60=1.22 avg300=0.69 total=10077645
 //	full avg10=0.00 avg60=0.00 avg300=0.00 total=0
+//
+// If one of them is damaged, it returns the other one, and an error.
 func ParsePressure(text string) (Pressure, error) {
 	var p Pressure
-	known := false
+	var errs []error
 	for line := range strings.Lines(text) {
 		kind, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 		var to *Stall
@@ -45,44 +48,29 @@ func ParsePressure(text string) (Pressure, error) {
 		default:
 			continue
 		}
-		known = true
-		if err := to.parse(rest); err != nil {
-			return Pressure{}, fmt.Errorf("pressure line %.80q: %w", strings.TrimSpace(line), err)
+		var err error
+		if to.Total, err = totalOf(rest); err != nil {
+			errs = append(errs, fmt.Errorf("pressure line %.80q: %w", strings.TrimSpace(line), err))
 		}
+		to.Known = err == nil
 	}
-	if !known {
+	if len(errs) == 0 && !p.Some.Known && !p.Full.Known {
 		return Pressure{}, fmt.Errorf("pressure %.80q: want lines that start with some or full", text)
 	}
-	return p, nil
+	return p, errors.Join(errs...)
 }
 
-func (s *Stall) parse(fields string) error {
+func totalOf(fields string) (time.Duration, error) {
 	for field := range strings.FieldsSeq(fields) {
-		key, value, _ := strings.Cut(field, "=")
-		if key == "total" {
-			us, err := strconv.ParseInt(value, 10, 64)
-			if err != nil || us < 0 || us > math.MaxInt64/1000 {
-				return fmt.Errorf("total %.80q: want microseconds", value)
-			}
-			s.Total = time.Duration(us) * time.Microsecond
+		value, found := strings.CutPrefix(field, "total=")
+		if !found {
 			continue
 		}
-		var to *float64
-		switch key {
-		case "avg10":
-			to = &s.Avg10
-		case "avg60":
-			to = &s.Avg60
-		case "avg300":
-			to = &s.Avg300
-		default:
-			continue
+		us, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || us < 0 || us > math.MaxInt64/1000 {
+			return 0, fmt.Errorf("total %.80q: want microseconds", value)
 		}
-		percent, err := strconv.ParseFloat(value, 64)
-		if err != nil || !(percent >= 0 && percent <= 100) {
-			return fmt.Errorf("%s %.80q: want a percentage", key, value)
-		}
-		*to = percent / 100
+		return time.Duration(us) * time.Microsecond, nil
 	}
-	return nil
+	return 0, errors.New("no total")
 }

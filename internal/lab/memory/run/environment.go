@@ -108,6 +108,9 @@ func (b *environment) checkMemory() error {
 	if err != nil {
 		return err
 	}
+	if info.Unread.Lack("MemAvailable") {
+		return info.Unread.Err("/proc/meminfo")
+	}
 	if info.Available < b.sizes.Parent/2*3 {
 		return fmt.Errorf("--set %s: the experiment uses %s of memory, and only %s are available here", testbed.Mebibytes(b.Set), testbed.Mebibytes(b.sizes.Parent), testbed.Mebibytes(info.Available))
 	}
@@ -181,7 +184,10 @@ func (b *environment) caveats() []string {
 	if b.Tree.VersionOf("memory") == 1 {
 		list = append(list, "the memory controller here is cgroup v1, which has neither memory.low nor memory.high: all that Tenon can do is the limit that the rule of the batch work names")
 	}
-	if info, err := b.FS.MemInfo(); err == nil && info.SwapTotal > 0 {
+	switch info, err := b.FS.MemInfo(); {
+	case err != nil || info.Unread.Lack("SwapTotal"):
+		list = append(list, "it is not known whether this machine has swap: memory of the batch work may have gone there")
+	case info.SwapTotal > 0:
 		list = append(list, "this machine has swap: memory of the batch work may have gone there")
 	}
 	return list
