@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/kernel/partial"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // A known reader returns what it knows of a file, by name.
@@ -249,4 +250,16 @@ func FuzzDamage(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestCoresWithoutAnL3AreNotInThatOfOthers has a package of two cores with a cache
+// and two without, as the low-power cores of some processors.
+func TestCoresWithoutAnL3AreNotInThatOfOthers(t *testing.T) {
+	cpus := []CPU{{ID: 0, L3: 0}, {ID: 1, L3: 0}, {ID: 2, L3: 0}, {ID: 3, L3: 0}, {ID: 4, Socket: 1, L3: 4}, {ID: 5, Socket: 1, L3: 4}}
+	setApartNoL3(cpus, unit.CPUSetOf(2, 3, 4, 5))
+	for i, want := range []int{0, 0, 2, 2, 4, 4} {
+		if cpus[i].L3 != want {
+			t.Errorf("CPU %d has cache %d, want %d", i, cpus[i].L3, want)
+		}
+	}
 }

@@ -19,7 +19,8 @@ type CPU struct {
 	Socket int
 	// L3 identifies a level-3 cache by the lowest CPU that shares it. Many VMs
 	// show no such cache. L3 is then the lowest CPU of the socket or, if the
-	// sockets are not known either, of the NUMA node.
+	// sockets are not known either, of the NUMA node. If other CPUs of the socket
+	// have such a cache, L3 is the lowest CPU of the socket without one.
 	L3   int
 	NUMA int
 	// Capacity is the speed of the CPU. The fastest CPU of the machine has
@@ -54,49 +55,74 @@ func (fs FS) Topology() ([]CPU, error) {
 		inNode[nodes[id]] = inNode[nodes[id]].With(id)
 	}
 	var cpus []CPU
+	var noL3 unit.CPUSet
 	for id := range online.All() {
-		c, err := readCPU(filepath.Join(dir, "cpu"+strconv.Itoa(int(id))), id, inNode[nodes[id]])
+		c, cached, err := readCPU(filepath.Join(dir, "cpu"+strconv.Itoa(int(id))), id, inNode[nodes[id]])
 		if err != nil {
 			return nil, err
+		}
+		if !cached {
+			noL3 = noL3.With(id)
 		}
 		c.NUMA = nodes[id]
 		cpus = append(cpus, c)
 	}
+	setApartNoL3(cpus, noL3)
 	return cpus, nil
+}
+
+// setApartNoL3 corrects the L3 of CPUs without such a cache in a package where
+// others have one, such as the low-power cores of Meteor Lake. Together they count
+// as a cache of their own, because the others do not share theirs with them.
+func setApartNoL3(cpus []CPU, noL3 unit.CPUSet) {
+	cached, lowest := map[int]bool{}, map[int]int{}
+	for _, c := range cpus { // ascending
+		if !noL3.Has(c.ID) {
+			cached[c.Socket] = true
+		} else if _, known := lowest[c.Socket]; !known {
+			lowest[c.Socket] = int(c.ID)
+		}
+	}
+	for i := range cpus {
+		if c := &cpus[i]; noL3.Has(c.ID) && cached[c.Socket] {
+			c.L3 = lowest[c.Socket]
+		}
+	}
 }
 
 // readCPU reads the place of one CPU in the topology. numa contains the online
 // CPUs of the same NUMA node. Guests and some boards have CPUs without a
 // topology directory, so a missing file is no error. Such a CPU counts as a
-// core of its own.
-func readCPU(dir string, id unit.CPU, numa unit.CPUSet) (CPU, error) {
-	c := CPU{ID: id}
+// core of its own. cached says whether the kernel shows a level-3 cache.
+func readCPU(dir string, id unit.CPU, numa unit.CPUSet) (c CPU, cached bool, err error) {
+	c.ID = id
 	socket, err := readOrAbsent(-1, filepath.Join(dir, "topology/physical_package_id"), number)
 	if err != nil {
-		return CPU{}, err
+		return c, false, err
 	}
 	c.Socket = max(socket, 0)
 	if c.Siblings, err = readFirst(dir, "topology/core_cpus_list", "topology/thread_siblings_list"); err != nil {
-		return CPU{}, err
+		return c, false, err
 	}
 	c.Siblings = c.Siblings.With(id)
 	if c.Capacity, err = readOrAbsent(0, filepath.Join(dir, "cpu_capacity"), number); err != nil {
-		return CPU{}, err
+		return c, false, err
 	}
 	shared, err := sharedL3(dir)
 	if err != nil {
-		return CPU{}, err
+		return c, false, err
 	}
+	cached = !shared.Empty()
 	if shared.Empty() && socket >= 0 {
 		if shared, err = readFirst(dir, "topology/package_cpus_list", "topology/core_siblings_list"); err != nil {
-			return CPU{}, err
+			return c, false, err
 		}
 	}
 	if shared.Empty() {
 		shared = numa
 	}
 	c.L3 = int(first(shared, id))
-	return c, nil
+	return c, cached, nil
 }
 
 // readFirst reads the list of CPUs in the file name, or else in the file
