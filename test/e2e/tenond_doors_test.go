@@ -172,7 +172,7 @@ func TestHeldConnectionsDoNotStopTheLoop(t *testing.T) {
 
 // TestHealthSaysWhatTheLoopCannotDo starts tenond with soft limits of 24 descriptors
 // and of 4096 bytes for a file, which it must raise. Later it lowers the second
-// limit, makes a knob read-only, and opens the state directory to all users. Each
+// limit, makes the cgroups of BE read-only, and opens the state directory to all users. Each
 // time /healthz, tenon status and tenon doctor must name the reason, while /livez
 // stays good. When the reason ends, the trouble must end.
 func TestHealthSaysWhatTheLoopCannotDo(t *testing.T) {
@@ -181,7 +181,6 @@ func TestHealthSaysWhatTheLoopCannotDo(t *testing.T) {
 	address := freeAddress(t)
 	s.args = []string{"--metrics", address}
 	d := s.tenond("prlimit", "--nofile=24:", "--fsize=4096:", "unshare", "--mount", "--propagation", "private")
-	s.awaitRoom()
 	eventually(t, "tenond is healthy", func() bool { return isHealthy(address) == nil })
 	says := func(want string, healthy bool) {
 		t.Helper()
@@ -236,8 +235,11 @@ func TestHealthSaysWhatTheLoopCannotDo(t *testing.T) {
 	}
 	ends()
 
-	// Only tenond sees the read-only file.
-	file := filepath.Join(s.dir(batch), map[int]string{1: "cpu.cfs_quota_us", 2: "cpu.max"}[s.tree.VersionOf("cpu")])
+	// Only tenond sees the read-only directory of the jobs.
+	file := s.dir(batch)
+	if s.tree.VersionOf("memory") == 1 {
+		file = strings.Replace(file, "/cgroup/cpu/", "/cgroup/memory/", 1)
+	}
 	inside := func(script string) {
 		t.Helper()
 		text, err := exec.Command("nsenter", "--mount", "--target", itoa(d.Process.Pid), "sh", "-c", script, file).CombinedOutput()
@@ -246,7 +248,7 @@ func TestHealthSaysWhatTheLoopCannotDo(t *testing.T) {
 		}
 	}
 	inside(`mount --bind "$0" "$0" && mount -o remount,bind,ro "$0"`)
-	s.run(service, "sh", "-c", "while :; do :; done")
+	s.run("batch/last", "sleep", "600")
 	says("read-only file system", false)
 	inside(`umount --lazy "$0"`)
 	ends()
