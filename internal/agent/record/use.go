@@ -15,7 +15,7 @@ func EqualButUse(a, b *node.Workload) bool {
 		a.CPUManagedExternally == b.CPUManagedExternally && a.MemoryManagedExternally == b.MemoryManagedExternally &&
 		a.CPURequest == b.CPURequest && a.MemoryRequest == b.MemoryRequest && a.Weight == b.Weight && a.Priority == b.Priority &&
 		a.EvictionPriority == b.EvictionPriority && a.SubPriority == b.SubPriority && a.DefaultPriority == b.DefaultPriority &&
-		a.Unlabelled == b.Unlabelled && a.Daemon == b.Daemon && a.Mid == b.Mid && a.Starting == b.Starting && a.Objective == b.Objective &&
+		a.Unlabelled == b.Unlabelled && a.Daemon == b.Daemon && a.Mid == b.Mid && a.Starting == b.Starting && a.Passing == b.Passing && a.Objective == b.Objective &&
 		a.Grace == b.Grace && a.Ending == b.Ending && a.EvictionExempt == b.EvictionExempt && slices.Equal(a.Containers, b.Containers) && a.Overrides.Equal(b.Overrides)
 }
 

@@ -45,6 +45,7 @@ var alertCases = []alertCase{
 	{"TenonBatchDegraded", map[string]string{`tenon_batch_degraded{resource="cpu"}`: "0x20 1x20"}, 23, 28},
 	{"TenonIsolationMechanismDown", map[string]string{`tenon_isolation_mechanism_down{mechanism="m"}`: "0x20 1x20"}, 20, 22},
 	{"TenonIsolationMechanismFailed", map[string]string{`tenon_isolation_mechanism_failures{mechanism="m"}`: "0x20 1x20"}, 20, 22},
+	{"TenonObjectiveMissed", map[string]string{`tenon_objective_missed{workload="shop/web-0",namespace="shop",pod="web-0",instance="a"}`: "0x20 1x30"}, 21, 25},
 	{"TenonLimitDoesNotFit", map[string]string{`tenon_cpu_misfit{workload="w",kind="threads"}`: "0x20 1x30"}, 28, 40},
 	{"TenonBestEffortWaitsForLong", map[string]string{"tenon_scheduler_oldest_wait_seconds": "1x20 16x20"}, 20, 22},
 

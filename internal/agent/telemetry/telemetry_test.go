@@ -207,7 +207,9 @@ func TestWhatIsUnknownIsAbsent(t *testing.T) {
 	}{
 		"memory of a class": {func(of *tick.Tick) { of.Snapshot.Workloads[1].Usage.Memory = node.Maybe[unit.Bytes]{} }, `tenon_class_memory_bytes{class="LS"}`},
 		"throttled periods": {func(of *tick.Tick) { of.Snapshot.Workloads[1].Usage.ThrottledPeriods = node.Maybe[int64]{} }, "tenon_workload_quota_periods_total{"},
-		"waits for a CPU":   {func(of *tick.Tick) { of.Snapshot.Workloads[1].Usage.Delay = node.RunQueueDelay{} }, "tenon_objective_missed{"},
+		"waits for a CPU": {func(of *tick.Tick) {
+			of.Objectives["web"] = slo.Judgement{Verdict: slo.Undecided, Cause: slo.Unmeasured}
+		}, "tenon_objective_missed{"},
 		"whether a mechanism can run": {func(of *tick.Tick) {
 			of.Selection.Mechanisms = []node.MechanismStatus{{Mechanism: node.MechanismIdle, Can: node.Unknown}}
 		}, "tenon_isolation_mechanism_possible{"},

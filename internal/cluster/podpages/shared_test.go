@@ -51,9 +51,9 @@ func TestExplainSaysOnWhichCPUsAPodRunsOnlyIfThisIsKnown(t *testing.T) {
 		want   string
 	}{
 		"SYSTEM": {"node-1", func(_ *Cluster, p *corev1.Pod) { p.Labels[kube.LabelQOSClass] = "SYSTEM" }, PodShares, all},
-		"SYSTEM by its priority": {"node-3", func(_ *Cluster, p *corev1.Pod) {
+		"critical, but not in kube-system": {"node-3", func(_ *Cluster, p *corev1.Pod) {
 			p.Labels, p.Spec.Priority, p.Spec.Containers[0].Resources = nil, &critical, corev1.ResourceRequirements{}
-		}, PodShares, all},
+		}, PodShares, " and runs on the CPUs that no pod owns"},
 		"the kubelet binds": {"node-2", func(c *Cluster, _ *corev1.Pod) { bind(c, "node-2", "static") }, PodShares, " and may run on the CPUs that the kubelet's static CPU manager gives it"},
 		"a driver binds":    {"node-2", func(c *Cluster, _ *corev1.Pod) { bind(c, "node-2", "dra") }, PodShares, " and may run on the CPUs that a DRA driver gives it"},
 		"no report":         {"node-4", nil, PodUnreported, ": no agent has reported the CPUs of the node, so it is not known on which CPUs the pod runs"},

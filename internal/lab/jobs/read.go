@@ -232,7 +232,7 @@ func parseCPU(s string) (unit.MilliCPU, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%w; 0 for no limit", err)
 	}
-	if m == 0 && strings.ContainsAny(s, "123456789") {
+	if whole, _ := unit.ParseQuantity(s, 1000, unit.Down); whole == 0 && m > 0 {
 		return 0, fmt.Errorf("cpu amount %.80q: want at least a thousandth of a CPU, or 0 for no limit", s)
 	}
 	return m, nil

@@ -228,14 +228,13 @@ func removeAll(p, keep node.CgroupPath, m maker, t *cgroup.Tree) error {
 		return nil
 	}
 	children, err := t.Children(string(p))
-	var errs []error
-	if err != nil && !errors.Is(err, cgroup.ErrGone) {
-		errs = append(errs, err)
+	if errors.Is(err, cgroup.ErrGone) {
+		err = nil
 	}
 	for _, c := range children {
-		errs = append(errs, removeAll(p.Join(c), keep, m, t))
+		err = errors.Join(err, removeAll(p.Join(c), keep, m, t))
 	}
-	if err := errors.Join(errs...); err != nil || isKept(p, keep) {
+	if err != nil || isKept(p, keep) {
 		return err
 	}
 	return m.RemoveGroup(p)
