@@ -48,6 +48,7 @@ var largePackages = map[string]int{
 	"config":              3350,
 	"kernel/cgroup":       3800,
 	"lab/report":          2400,
+	"lab/testbed":         2050,
 	"machine/conformance": 2800,
 	"machine/sim":         2850,
 	"model/node":          2600,
