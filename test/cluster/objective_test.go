@@ -1,0 +1,151 @@
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"tenon.sh/tenon/api/v1alpha1"
+)
+
+// frontPod is a service without requests. So its cgroup is beside those of
+// best-effort pods and has the same weight, and its threads wait for them.
+const frontPod = `{apiVersion: v1, kind: Pod, metadata: {name: NAME, labels: {app: NAME, koordinator.sh/qosClass: LS}}, spec: {nodeName: node-0, terminationGracePeriodSeconds: 1,
+containers: [{name: web, image: "busybox:1", command: [sh, -c, "work() { while :; do i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; usleep 3000; done; }; work & work & wait"]}]}}`
+
+// hogPod is batch work that uses all CPUs while the file /busy exists.
+const hogPod = `{apiVersion: v1, kind: Pod, metadata: {name: NAME, labels: {koordinator.sh/qosClass: BE}}, spec: {nodeName: node-0, terminationGracePeriodSeconds: 1,
+containers: [{name: spin, image: "busybox:1", command: [sh, -c, "spin() { while :; do if [ -e /busy ]; then i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; else sleep 1; fi; done; }; spin & spin & spin & spin & wait"]}]}}`
+
+// chartConfig returns the ConfigMap of the chart with its default values, and more
+// keys.
+func chartConfig(t *testing.T, more map[string]string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(chartDir, "values.yaml"))
+	must(t, err)
+	var values struct {
+		Config struct{ Data map[string]string }
+	}
+	must(t, yaml.Unmarshal(text, &values))
+	if len(values.Config.Data) < 3 {
+		t.Fatalf("the chart has the ConfigMap %v", values.Config.Data)
+	}
+	for key, value := range more {
+		values.Config.Data[key] = value
+	}
+	config, err := json.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]string{"name": "slo-controller-config", "namespace": "koordinator-system"}, "data": values.Config.Data,
+	})
+	must(t, err)
+	return string(config)
+}
+
+// keepsObjectives checks on a running agent, with the default ConfigMap of the
+// chart, that batch work gets a bound while a service waits for it longer than the
+// objective of the service allows, that the report names the batch pod, and that
+// the bound goes.
+func keepsObjectives(t *testing.T, a *agent) {
+	t.Helper()
+	a.apply(chartConfig(t, nil))
+	// Other work of the machine must not take the CPUs for which the pods compete.
+	shares := filepath.Join(a.n.Cgroup("cpu", ""), "cpu.shares")
+	must(t, os.WriteFile(shares, []byte("16384"), 0o644))
+	defer func() { must(t, os.WriteFile(shares, []byte("1024"), 0o644)) }()
+	hog := a.pod(hogPod, "hog", "besteffort")
+	a.pod(frontPod, "front", "besteffort")
+	// The bound is at the pod while a service is beside it, and otherwise at the level.
+	quota := func() int {
+		return max(a.read("cpu", hog, "cpu.cfs_quota_us"), a.read("cpu", "besteffort", "cpu.cfs_quota_us"))
+	}
+	state := func(pod string) (v1alpha1.ServiceObjective, *v1alpha1.Objectives) {
+		all := a.report().Status.Objectives
+		if all == nil {
+			return v1alpha1.ServiceObjective{}, &v1alpha1.Objectives{}
+		}
+		i := slices.IndexFunc(all.Services, func(s v1alpha1.ServiceObjective) bool { return s.Pod == pod })
+		if i < 0 {
+			return v1alpha1.ServiceObjective{}, all
+		}
+		return all.Services[i], all
+	}
+
+	// The annotation of a running pod takes effect.
+	kubectl(t, a.c, "annotate", "pod", "front", `tenon.sh/objective={"runQueueDelay": "2ms"}`)
+	requireSoon(t, time.Minute, "the report has the objective", func() error {
+		if s, _ := state("front"); s.RunQueueDelay.Duration != 2*time.Millisecond || s.State == v1alpha1.ObjectiveUndecided {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	if q := quota(); q >= 0 {
+		t.Errorf("batch work that does not run has a quota of %d", q)
+	}
+	rounds := pickLength(1, 2)
+	for range rounds {
+		kubectl(t, a.c, "exec", "hog", "--", "touch", "/busy")
+		begun := time.Now()
+		requireSoon(t, 2*time.Minute, "batch work gets a bound", func() error {
+			if quota() < 0 {
+				s, all := state("front")
+				return fmt.Errorf("it has none: %+v %+v", s, all)
+			}
+			return nil
+		})
+		t.Logf("the bound appeared %v after the batch work began", time.Since(begun).Round(10*time.Millisecond))
+		requireSoon(t, time.Minute, "the report names the batch pod", func() error {
+			s, all := state("front")
+			named := slices.IndexFunc(s.Runners, func(r v1alpha1.ObjectiveRunner) bool {
+				return r.Namespace == "default" && r.Pod == "hog" && r.Kind == "best-effort"
+			})
+			if s.State != v1alpha1.ObjectiveMissed || s.Cause != "best-effort" || named < 0 || !strings.Contains(all.By, "cpu.max") || all.BECPU == nil {
+				return fmt.Errorf("%+v %+v", s, all)
+			}
+			t.Logf("reported %v after the batch work began: %+v", time.Since(begun).Round(10*time.Millisecond), s)
+			return nil
+		})
+		kubectl(t, a.c, "exec", "hog", "--", "rm", "/busy")
+		begun = time.Now()
+		requireSoon(t, 4*time.Minute, "the bound goes", func() error {
+			if q := quota(); q >= 0 {
+				return fmt.Errorf("batch work has a quota of %d", q)
+			}
+			return nil
+		})
+		t.Logf("the bound went %v after the batch work ended", time.Since(begun).Round(time.Second))
+		requireSoon(t, time.Minute, "the report says so", func() error {
+			if s, all := state("front"); s.Cause == "best-effort" || all.By != "" {
+				return fmt.Errorf("%+v %+v", s, all)
+			}
+			return nil
+		})
+	}
+
+	// The pod's own word goes before the ConfigMap, and without it the ConfigMap
+	// counts.
+	kubectl(t, a.c, "annotate", "--overwrite", "pod", "front", "tenon.sh/objective={}")
+	a.apply(chartConfig(t, map[string]string{"objective-config": `{"objectives": [{"namespaces": ["default"], "podSelector": {"matchLabels": {"app": "front"}}, "objective": {"runQueueDelay": "900ms"}}]}`}))
+	requireSoon(t, time.Minute, "the pod has no objective", func() error {
+		if s, _ := state("front"); s.Pod != "" {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	kubectl(t, a.c, "annotate", "pod", "front", "tenon.sh/objective-")
+	requireSoon(t, time.Minute, "the pod has the objective of the ConfigMap", func() error {
+		if s, _ := state("front"); s.RunQueueDelay.Duration != 900*time.Millisecond {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	if restarts := kubectl(t, a.c, "get", "pod", "front", "-o", "jsonpath={.status.containerStatuses[0].restartCount}"); restarts != "0" {
+		t.Errorf("the pod was restarted %s times", restarts)
+	}
+	kubectl(t, a.c, "delete", "pod", "front", "hog")
+}
