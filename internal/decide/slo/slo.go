@@ -62,6 +62,10 @@ type State struct {
 	// the workload would meet its objective without its own quota.
 	Helpless  bool `json:"helpless,omitempty"`
 	Throttled bool `json:"throttled,omitempty"`
+	// Doubted says that the last window had a first miss and throttling. When
+	// throttling begins, its time and the waits do not fit together yet. So only the
+	// next whole window can blame BE.
+	Doubted bool `json:"doubted,omitempty"`
 	// Judgement is the last verdict. Runners are the waits by runner at the start
 	// of the window.
 	Judgement Judgement `json:"judgement,omitzero"`
@@ -198,7 +202,11 @@ func (f State) observe(at time.Time, w *node.Workload, want time.Duration, now R
 		return f.begin(at, w, now, runners)
 	}
 	throttled := grown.throttledWaits()
-	if d.isMissed(want, throttled) && (!f.Missed || length >= LeastWindow) {
+	if d.isMissed(want, throttled) && (!f.Missed && !f.Doubted || length >= LeastWindow) {
+		if throttled > 0 && !f.Missed && !f.Doubted {
+			f.Doubted = true
+			return f.begin(at, w, now, runners)
+		}
 		f = f.miss(at, w, want, d)
 		if throttled > 0 {
 			f.Reason += ", not only because its own quota throttles it"

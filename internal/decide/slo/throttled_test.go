@@ -145,3 +145,30 @@ func TestACounterThatIsMissingExplainsNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestTheBeginOfThrottlingDoesNotBlameBE lets a service use up its CPU limit for
+// the first time. The first window has waits for BE, and only a part of the
+// throttled time. Only a second window with such waits may blame BE.
+func TestTheBeginOfThrottlingDoesNotBlameBE(t *testing.T) {
+	s := newScene()
+	web := &s.snap.Workloads[0]
+	throttle := func(d time.Duration) {
+		web = &s.snap.Workloads[0]
+		web.Usage.CPU = node.Some(web.Usage.CPU.Or(0) + 100*time.Millisecond)
+		web.Usage.Throttled = node.Some(web.Usage.Throttled.Or(0) + d)
+		web.Usage.Periods = node.Some(web.Usage.Periods.Or(0) + 10)
+	}
+	for range 12 { // the first window ends, and the next one begins with all counters
+		throttle(0)
+		s.second(10, time.Microsecond, nil)
+	}
+	waits := map[node.WorkloadID]time.Duration{"batch/train": 900 * time.Millisecond}
+	throttle(time.Millisecond)
+	if s.second(100, 9*time.Millisecond, waits); len(s.tracker.Unexplained()) > 0 {
+		t.Errorf("the first window blames BE: %+v", s.judgement())
+	}
+	throttle(time.Millisecond)
+	if s.second(100, 9*time.Millisecond, waits); len(s.tracker.Unexplained()) != 1 {
+		t.Errorf("the second window does not blame BE: %+v", s.judgement())
+	}
+}
