@@ -233,7 +233,7 @@ func (h *chart) viewersSeeTheReports() {
 	h.t.Helper()
 	may := func(verb, what string) bool {
 		out, _ := h.c.Kubectl(h.t.Context(), "auth", "can-i", verb, what, "--as", "alice", "--as-group", "shop") // no is an error
-		return strings.TrimSpace(string(out)) == "yes"
+		return strings.TrimSpace(out) == "yes"
 	}
 	if may("list", "nodereports.tenon.sh") {
 		h.t.Error("a user without a role may list reports")

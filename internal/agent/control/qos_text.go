@@ -46,15 +46,15 @@ func (i Isolation) describe(at time.Time) string {
 
 // Outcome returns one line with the mechanism in use and the reason.
 func (q QOS) Outcome() string {
-	q.Selection = printable.Value(q.Selection)
+	selection := printable.Value(q.Selection)
 	by := "the configuration leaves the choice to tenond"
 	switch {
-	case q.Selection.ByHand:
+	case selection.ByHand:
 		by = "pinned by hand, until tenon qos auto or the next boot"
-	case q.Selection.Pinned != "":
+	case selection.Pinned != "":
 		by = "pinned by the configuration"
 	}
-	return Printable(fmt.Sprintf("%s is in use: %s (%s)", shownMechanism(q.Selection.Mechanism), q.Selection.Why, by))
+	return Printable(fmt.Sprintf("%s is in use: %s (%s)", shownMechanism(selection.Mechanism), selection.Why, by))
 }
 
 // String returns the text of tenon qos status.

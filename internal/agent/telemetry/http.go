@@ -144,7 +144,7 @@ func serve(ctx context.Context, address string, h http.Handler, log *slog.Logger
 	if err != nil {
 		return err
 	}
-	host, _, _ := net.SplitHostPort(address) // Listen has checked it
+	host, _, _ := net.SplitHostPort(address) //nolint:errcheck // Listen has checked it
 	return listen.Serve(ctx, socket, listen.Options{
 		Handler: h, Connections: maxConnections, Patience: patience, Idle: time.Minute, Name: host, Log: log,
 	})

@@ -72,7 +72,7 @@ func (h *hierarchy) enableControllers(path string) {
 	if h.busy(path) {
 		return
 	}
-	enabled, _ := h.read(path, "cgroup.subtree_control")
+	enabled, _ := h.read(path, "cgroup.subtree_control") //nolint:errcheck // enabling one again changes nothing
 	for _, c := range passedOn {
 		if !slices.Contains(strings.Fields(enabled), c) {
 			_ = h.write(path, "cgroup.subtree_control", "+"+c)

@@ -192,7 +192,7 @@ func (t *Tree) hunt(path string) error {
 		err = errors.Join(err, t.Freeze(path, false))
 	}
 	for end := time.Now().Add(killWait); time.Now().Before(end); time.Sleep(killPoll) {
-		if n, _ := t.Signal(path, syscall.SIGKILL); n == 0 { // the first error is returned
+		if n, _ := t.Signal(path, syscall.SIGKILL); n == 0 { //nolint:errcheck // the first error is returned
 			break
 		}
 	}

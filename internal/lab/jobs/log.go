@@ -72,18 +72,18 @@ func (l *Log) note(at time.Time, text string) {
 	// ffmpeg writes its progress with carriage returns, so that one line of the
 	// log can contain many frame counts. The last one counts.
 	if m := frameCount.FindAllStringSubmatch(text, -1); m != nil {
-		l.Frames, _ = strconv.Atoi(m[len(m)-1][1])
+		l.Frames, _ = strconv.Atoi(m[len(m)-1][1]) //nolint:errcheck // digits; too many of them give the largest int
 	}
 	l.Closed = l.Closed || closingLine.MatchString(text)
 	if l.Failure == "" {
 		l.Failure = failureLine.FindString(text)
 	}
 	if m := speedFactor.FindAllStringSubmatch(text, -1); m != nil {
-		l.Speed, _ = strconv.ParseFloat(m[len(m)-1][1], 64)
+		l.Speed, _ = strconv.ParseFloat(m[len(m)-1][1], 64) //nolint:errcheck // digits with a point
 	}
 	if l.Threads == 0 && strings.Contains(text, "cabac=") {
 		if m := x264Threads.FindStringSubmatch(text); m != nil {
-			l.Threads, _ = strconv.Atoi(m[1])
+			l.Threads, _ = strconv.Atoi(m[1]) //nolint:errcheck // digits; too many of them give the largest int
 		}
 	}
 }

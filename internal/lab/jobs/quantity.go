@@ -38,7 +38,7 @@ func formatMemory(b unit.Bytes) string {
 		// digits after the point also stands for b if it rounds up to b.
 		short := strconv.FormatFloat(float64(b)/s.scale, 'f', 4, 64)
 		short = strings.TrimRight(strings.TrimRight(short, "0"), ".")
-		if f, _ := strconv.ParseFloat(short, 64); unit.Bytes(math.Ceil(f*s.scale)) == b && float64(b) >= s.scale/10 {
+		if f, _ := strconv.ParseFloat(short, 64); unit.Bytes(math.Ceil(f*s.scale)) == b && float64(b) >= s.scale/10 { //nolint:errcheck // FormatFloat has made the text
 			return short + s.suffix
 		}
 	}

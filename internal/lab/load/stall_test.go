@@ -38,7 +38,7 @@ func TestAStallOfTheClientIsLeftOutAndASlowServiceIsNot(t *testing.T) {
 	}
 	stalled := int64(0)
 	for _, i := range r.Intervals {
-		stalled += int64(i.Stalled.TotalCount())
+		stalled += i.Stalled.TotalCount()
 	}
 	if stalled != 5 {
 		t.Errorf("%d latencies are apart, want 5", stalled)

@@ -63,7 +63,7 @@ func (q *Queue) wait(ctx context.Context, f *os.File) error {
 		case <-ctx.Done():
 			q.left = left
 			go func() {
-				<-locked
+				<-locked //nolint:errcheck // the file is closed in any case
 				_ = f.Close()
 				close(left)
 			}()
@@ -119,7 +119,7 @@ func Sign(lock *os.File) {
 // process has.
 func Signer(lock *os.File) int {
 	text := make([]byte, SignatureSize)
-	n, _ := lock.ReadAt(text, 0) // a shorter file gives its text and io.EOF
+	n, _ := lock.ReadAt(text, 0) //nolint:errcheck // a shorter file gives its text and io.EOF
 	pid, err := strconv.Atoi(strings.TrimSpace(string(text[:n])))
 	if err != nil {
 		return 0

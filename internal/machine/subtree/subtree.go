@@ -14,7 +14,7 @@ import (
 // does not exist, it appends none. It omits cgroups that it cannot read. Use it
 // only where the kernel refuses a write if one is missing.
 func Cgroups(tree *cgroup.Tree, all []node.CgroupPath, p node.CgroupPath) []node.CgroupPath {
-	children, _ := tree.Children(string(p)) // empty: the cgroup is gone or cannot be read
+	children, _ := tree.Children(string(p)) //nolint:errcheck // empty: the cgroup is gone or cannot be read
 	for _, c := range children {
 		all = Cgroups(tree, append(all, p.Join(c)), p.Join(c))
 	}
@@ -24,11 +24,11 @@ func Cgroups(tree *cgroup.Tree, all []node.CgroupPath, p node.CgroupPath) []node
 // EachProcess calls do for each process in and below a cgroup. It skips cgroups
 // that it cannot read.
 func EachProcess(tree *cgroup.Tree, p node.CgroupPath, do func(pid int)) {
-	pids, _ := tree.Procs(string(p))
+	pids, _ := tree.Procs(string(p)) //nolint:errcheck // the caller counts what it can see
 	for _, pid := range pids {
 		do(pid)
 	}
-	children, _ := tree.Children(string(p))
+	children, _ := tree.Children(string(p)) //nolint:errcheck // the caller counts what it can see
 	for _, c := range children {
 		EachProcess(tree, p.Join(c), do)
 	}

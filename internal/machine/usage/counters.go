@@ -159,7 +159,7 @@ func (c *Counters) workload(w *node.Workload, last *node.Usage) (u node.Usage, g
 	}
 	c.readMemory(&u, p)
 	if w.Class.Sensitive() {
-		u.PerCPU, _ = c.tree.UsagePerCPU(p) // absent on v2
+		u.PerCPU, _ = c.tree.UsagePerCPU(p) //nolint:errcheck // absent on v2
 	}
 	return u, false
 }

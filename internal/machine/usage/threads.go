@@ -132,7 +132,7 @@ func (x *throttledWork) count(c *Counters, group node.CgroupPath, at time.Time) 
 	var all []thread
 	listed := 0
 	for i, every := x.part(len(pids), processesListed); i < len(pids); i += every {
-		tids, _ := c.fs.Threads(pids[i]) // empty: the process has ended
+		tids, _ := c.fs.Threads(pids[i]) //nolint:errcheck // empty: the process has ended
 		listed++
 		for _, tid := range tids {
 			all = append(all, thread{pids[i], tid})

@@ -117,7 +117,7 @@ func (x *sample) list(c *Counters, group node.CgroupPath, at time.Time) {
 		if len(x.threads) >= threadsKnown {
 			return
 		}
-		tids, _ := c.fs.Threads(pid) // empty: the process has ended
+		tids, _ := c.fs.Threads(pid) //nolint:errcheck // empty: the process has ended
 		for _, tid := range tids[:min(len(tids), threadsKnown-len(x.threads))] {
 			x.threads = append(x.threads, thread{pid, tid})
 		}

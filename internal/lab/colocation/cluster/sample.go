@@ -117,7 +117,7 @@ func parseCounters(lines []string) (c counters, err error) {
 			c.throttled, err = scaledCount(f[1], time.Nanosecond)
 		}
 		if err != nil {
-			return c, fmt.Errorf("read the counters of a pod: %.200q: %.200v", l, err)
+			return c, fmt.Errorf("read the counters of a pod: %.200q: %w", l, err)
 		}
 	}
 	if !c.hasUsage {

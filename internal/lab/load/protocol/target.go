@@ -256,7 +256,7 @@ func Ready(ctx context.Context, rawURL string) error {
 		return err
 	}
 	ping := t.Requests[0]
-	if _, p, _ := parseURL(rawURL); p.ping != "" {
+	if _, p, _ := parseURL(rawURL); p.ping != "" { //nolint:errcheck // Parse has parsed it, too
 		ping = []byte(p.ping)
 	}
 	return t.Ask(ctx, [][]byte{ping}, time.Second)
