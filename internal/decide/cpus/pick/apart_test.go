@@ -135,7 +135,7 @@ func hasPlace(m *Map, s Seats, c Claim, avoid uint64) bool {
 		for l := c.Within; l < levels; l++ {
 			for i, w := range words(l) {
 				open := s.open[0] & w
-				if m.slack(&s, m.firstPool[l]+int32(i)) < c.Request || open == 0 {
+				if slack, _ := m.slack(&s, m.firstPool[l]+int32(i)); slack < c.Request || open == 0 {
 					continue
 				}
 				if c.Grade == Pooled && open&avoid == 0 || c.Grade == Seated && bits.OnesCount64(open&^avoid) >= c.CPUs {

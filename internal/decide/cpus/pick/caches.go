@@ -1,7 +1,6 @@
 package pick
 
 import (
-	"cmp"
 	"slices"
 
 	"tenon.sh/tenon/internal/decide/cpus/knapsack"
@@ -32,7 +31,7 @@ func (f *finder) eachCaches(base, free []int32, k int) (*selection, bool) {
 	var choose func(from, more int)
 	choose = func(from, more int) {
 		if more == 0 {
-			if s, ok := f.rate(set); ok && (!found || s.better(&best)) {
+			if s, ok := f.rate(set); ok && (!found || f.better(&s, &best)) {
 				s.leaves = append(best.leaves[:0], set...)
 				best, found = s, true
 			}
@@ -66,7 +65,7 @@ func (f *finder) packedCaches(base, free []int32, k int) (*selection, bool) {
 		for _, at := range chosen {
 			set = append(set, free[at])
 		}
-		if s, ok := f.rate(set); ok && (!found || s.better(&best)) {
+		if s, ok := f.rate(set); ok && (!found || f.better(&s, &best)) {
 			best, found = s, true
 		}
 	})
@@ -83,11 +82,7 @@ func (f *finder) rate(set []int32) (s selection, ok bool) {
 		left := f.scratch
 		copy(left, f.room)
 		for _, i := range set {
-			n := f.gain(left, f.leaves[i].pool)
-			for p := f.leaves[i].pool; p >= 0; p = f.m.pools[p].up {
-				left[p] -= n
-			}
-			sum += n
+			sum += f.spend(left, f.leaves[i].pool, f.n)
 			open += f.leaves[i].room
 		}
 	}
@@ -102,9 +97,9 @@ func (f *finder) rate(set []int32) (s selection, ok bool) {
 }
 
 // splitOf looks at the CPUs that the claim takes from a set of caches. It
-// returns how many of them share a core with other work. It also returns
-// whether the claim takes only a part of a core that was wholly free.
-func (f *finder) splitOf(set []int32) (int32, bool) {
+// returns how many of them share a core with other work. broken is 1 if the claim
+// takes only a part of a core that was wholly free.
+func (f *finder) splitOf(set []int32) (split, broken int32) {
 	clear(f.counts)
 	partly, n := int32(0), f.n
 	for _, i := range set {
@@ -118,12 +113,12 @@ func (f *finder) splitOf(set []int32) (int32, bool) {
 	rest := n
 	if len(f.counts) == 1 {
 		rest -= f.m.sizes[0] * min(f.counts[0], n/f.m.sizes[0])
-		return rest, rest > partly
+	} else {
+		for at, k := range knapsack.Counts(f.m.sizes, f.counts, n) {
+			rest -= k * f.m.sizes[at]
+		}
 	}
-	for at, k := range knapsack.Counts(f.m.sizes, f.counts, n) {
-		rest -= k * f.m.sizes[at]
-	}
-	return rest, rest > partly
+	return rest, min(max(rest-partly, 0), 1)
 }
 
 // take takes the CPUs from the chosen caches, beginning with the cache that has
@@ -133,9 +128,6 @@ func (f *finder) take(s *selection) mask {
 	m := f.m
 	t := taker{finder: f, set: m.mask(), left: slices.Clone(f.room), n: f.n}
 	order := slices.Clone(s.leaves)
-	slices.SortFunc(order, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(f.leaves[a].room, f.leaves[b].room), cmp.Compare(b, a))
-	})
 	switch f.by.kind {
 	case oneACore:
 		t.pass(order, 1, false, func(k, size, had int32) bool { return k == size })
@@ -184,6 +176,7 @@ func (t *taker) done() mask {
 // free (k), all (size), and those that the claim already has (had).
 func (t *taker) pass(order []int32, most int32, whole bool, fits func(k, size, had int32) bool) {
 	m := t.m
+	slices.SortFunc(order, func(a, b int32) int { return t.smaller(t.left, a, b) })
 	for _, i := range order {
 		p := &m.pools[t.leaves[i].pool]
 		for at := p.last - 1; at >= p.core && t.n > 0; at-- {

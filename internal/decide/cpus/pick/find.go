@@ -8,8 +8,10 @@ import (
 // A finder chooses n CPUs for one claim. The best choice has the fewest NUMA
 // nodes. Among equal choices it has, in this order, the fewest sockets, the
 // fewest L3 caches, the fewest CPUs on split cores, the fewest cores that it
-// breaks, and the least room in its caches and NUMA nodes. Caches and nodes in
-// which the claim already has CPUs do not count.
+// breaks, and the least room in its caches and NUMA nodes. Among choices that
+// are still equal, it leaves the most room in one socket, and then in one NUMA
+// node, so that a later claim for all of one finds it. Caches and nodes in which
+// the claim already has CPUs do not count.
 type finder struct {
 	m          *Map
 	open, have mask
@@ -39,20 +41,47 @@ type selection struct {
 	sockets int
 	caches  int
 	split   int32
-	broken  bool
+	broken  int32 // 1: it breaks a core that was wholly free
 	left    int32 // free CPUs that are left in the caches
 	beyond  int32 // the room in the NUMA nodes
 }
 
-func (a *selection) better(b *selection) bool {
-	broken := func(s *selection) int {
-		if s.broken {
-			return 1
-		}
-		return 0
+// better reports whether a is at least as good as b.
+func (f *finder) better(a, b *selection) bool {
+	order := cmp.Or(cmp.Compare(a.sockets, b.sockets), cmp.Compare(a.caches, b.caches), cmp.Compare(a.split, b.split),
+		cmp.Compare(a.broken, b.broken), cmp.Compare(a.left, b.left), cmp.Compare(a.beyond, b.beyond))
+	return order < 0 || order == 0 && f.rest(a) >= f.rest(b)
+}
+
+// rest says how much room a selection leaves together: it returns the sum of the
+// squares of the room in each socket and NUMA node, if the claim takes all of the
+// smaller caches.
+func (f *finder) rest(s *selection) (sum int64) {
+	n, left, order := f.n, f.scratch, slices.Clone(s.leaves)
+	copy(left, f.room)
+	slices.SortFunc(order, func(a, b int32) int { return f.smaller(f.room, a, b) })
+	for _, i := range order {
+		n -= f.spend(left, f.leaves[i].pool, n)
 	}
-	return cmp.Or(cmp.Compare(a.sockets, b.sockets), cmp.Compare(a.caches, b.caches), cmp.Compare(a.split, b.split),
-		cmp.Compare(broken(a), broken(b)), cmp.Compare(a.left, b.left), cmp.Compare(a.beyond, b.beyond)) <= 0
+	for _, room := range left[f.m.firstPool[Socket]:f.m.firstPool[L3]] {
+		sum += int64(room) * int64(room)
+	}
+	return sum
+}
+
+// smaller orders caches by the room that is left in their socket, in their NUMA
+// node, and in themselves.
+func (f *finder) smaller(left []int32, a, b int32) int {
+	for l := Socket; l < levels; l++ {
+		p, q := f.leaves[a].pool, f.leaves[b].pool
+		for range L3 - l {
+			p, q = f.m.pools[p].up, f.m.pools[q].up
+		}
+		if order := cmp.Compare(left[p], left[q]); order != 0 {
+			return order
+		}
+	}
+	return cmp.Compare(b, a)
 }
 
 // find returns the positions of the chosen CPUs. It returns nil if there are
@@ -79,7 +108,7 @@ func (f *finder) find(fewest bool) mask {
 	for j := max(len(forced), 1); j <= max(most, len(forced)); j++ {
 		var best *selection
 		f.eachNodes(j, forced, func(nodes []int32) {
-			if s := f.selectIn(nodes); s != nil && (best == nil || s.better(best)) {
+			if s := f.selectIn(nodes); s != nil && (best == nil || f.better(s, best)) {
 				best = s
 			}
 		})
@@ -251,15 +280,8 @@ func (f *finder) fewestCaches(base, free []int32) ([]int32, bool) {
 	copy(left, f.room)
 	sum := int32(0)
 	gain := func(i int32) int32 { return f.gain(left, f.leaves[i].pool) }
-	add := func(i int32) {
-		n := gain(i)
-		for p := f.leaves[i].pool; p >= 0; p = f.m.pools[p].up {
-			left[p] -= n
-		}
-		sum += n
-	}
 	for _, i := range base {
-		add(i)
+		sum += f.spend(left, f.leaves[i].pool, f.n)
 	}
 	rest := slices.Clone(free)
 	var taken []int32
@@ -277,7 +299,7 @@ func (f *finder) fewestCaches(base, free []int32) ([]int32, bool) {
 			return nil, false
 		}
 		taken = append(taken, rest[best])
-		add(rest[best])
+		sum += f.spend(left, f.leaves[rest[best]].pool, f.n)
 		rest = slices.Delete(rest, best, best+1)
 	}
 }
@@ -287,6 +309,16 @@ func (f *finder) gain(left []int32, p int32) int32 {
 	n := left[p]
 	for p = f.m.pools[p].up; p >= 0; p = f.m.pools[p].up {
 		n = min(n, left[p])
+	}
+	return n
+}
+
+// spend takes at most n CPUs of the pool p from the room that is left, and
+// returns how many.
+func (f *finder) spend(left []int32, p, n int32) int32 {
+	n = min(n, f.gain(left, p))
+	for ; p >= 0; p = f.m.pools[p].up {
+		left[p] -= n
 	}
 	return n
 }

@@ -88,23 +88,25 @@ func (m *Map) Fit(s Seats, c Claim) (Offer, Reason) {
 }
 
 // fitShared chooses the smallest pool with enough room. Among pools of the same
-// size it takes the one with the least room. It uses only CPUs in a mask.
+// level it takes the one with the least room, and of equal ones that with the least
+// room around it: whole sockets stay free. It uses only CPUs in a mask.
 func (m *Map) fitShared(s Seats, c Claim, from mask) (Offer, bool) {
 	n := int32(1)
 	if c.Grade == Seated {
 		n = int32(min(c.CPUs, unit.MaxCPUs+1))
 	}
-	best, least := int32(-1), unit.MilliCPU(0)
+	best, least, around := int32(-1), unit.MilliCPU(0), unit.MilliCPU(0)
 	for l := L3 + 1; best < 0 && l > c.Within; {
 		l--
 		for i := m.firstPool[l]; i < m.firstPool[l+1]; i++ {
-			slack, lo, hi := m.slack(&s, i), m.pools[i].lo, m.pools[i].hi
+			slack, sum := m.slack(&s, i)
+			lo, hi := m.pools[i].lo, m.pools[i].hi
 			has := from.count(lo, hi)
 			if has < n || slack < c.Request || c.Grade == Pooled && has < s.open.count(lo, hi) { // pooled work uses all open CPUs of a pool
 				continue
 			}
-			if best < 0 || slack < least {
-				best, least = i, slack
+			if best < 0 || cmp.Or(cmp.Compare(slack, least), cmp.Compare(sum, around)) < 0 {
+				best, least, around = i, slack, sum
 			}
 		}
 	}

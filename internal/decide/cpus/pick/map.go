@@ -76,7 +76,6 @@ type Map struct {
 	kinds    []mask // the CPUs of each kind of core, fastest first; nil if there is only one kind
 	// nodeSizes are the numbers of CPUs of the NUMA nodes, largest first.
 	nodeSizes []int32
-	largest   [levels]int32 // number of CPUs of the largest pool of each level
 }
 
 // A span is the part of a physical core that is in one L3 cache, as a range of
@@ -187,13 +186,8 @@ func (m *Map) fillPools(socket map[node.NUMANode]node.SocketID) {
 }
 
 func fillSizes(m *Map) {
-	for l := range levels {
-		for _, p := range m.pools[m.firstPool[l]:m.firstPool[l+1]] {
-			m.largest[l] = max(m.largest[l], p.hi-p.lo)
-			if l == NUMA {
-				m.nodeSizes = append(m.nodeSizes, p.hi-p.lo)
-			}
-		}
+	for _, p := range m.pools[m.firstPool[NUMA]:m.firstPool[NUMA+1]] {
+		m.nodeSizes = append(m.nodeSizes, p.hi-p.lo)
 	}
 	slices.SortFunc(m.nodeSizes, func(a, b int32) int { return cmp.Compare(b, a) })
 }
@@ -322,25 +316,9 @@ func (m *Map) position(c unit.CPU) int32 {
 	return m.at[c]
 }
 
-// Cut divides a set into parts of the given sizes. The CPUs of a part are
-// neighbours. If CPUs remain, they belong to no part.
+// Cut divides a set into parts of the given sizes (see treeorder.Cut).
 func (m *Map) Cut(set unit.CPUSet, sizes []int) []unit.CPUSet {
-	parts := make([]unit.CPUSet, len(sizes))
-	part, taken := 0, 0
-	for i, b := int32(0), m.maskOf(set); i < int32(len(m.cpus)); i++ {
-		if !b.has(i) {
-			continue
-		}
-		for part < len(sizes) && taken >= sizes[part] {
-			part, taken = part+1, 0
-		}
-		if part == len(sizes) {
-			break
-		}
-		parts[part].Add(m.cpus[i].ID)
-		taken++
-	}
-	return parts
+	return treeorder.Cut(m.cpus, set, sizes)
 }
 
 // Nodes iterates over the NUMA nodes in ascending order. With each node it

@@ -162,13 +162,14 @@ func (m *Map) share(s *Seats, h *Hold) {
 }
 
 // slack returns how much more load the pool p can take: the smallest amount
-// that is left in p and in the pools above it.
-func (m *Map) slack(s *Seats, p int32) unit.MilliCPU {
-	least := unit.MilliCPU(1 << 40)
+// that is left in p and in the pools above it. sum is the sum of these amounts.
+func (m *Map) slack(s *Seats, p int32) (least, sum unit.MilliCPU) {
+	least = unit.MilliCPU(1 << 40)
 	for ; p >= 0; p = m.pools[p].up {
-		least = min(least, unit.CPUs(int(s.open.count(m.pools[p].lo, m.pools[p].hi)))-s.soft[p])
+		left := unit.CPUs(int(s.open.count(m.pools[p].lo, m.pools[p].hi))) - s.soft[p]
+		least, sum = min(least, left), sum+left
 	}
-	return least
+	return least, sum
 }
 
 // A measure says which CPUs of a core count for a claim, for example all of

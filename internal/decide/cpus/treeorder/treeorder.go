@@ -58,6 +58,27 @@ func Sort(cpus []node.LogicalCPU) ([]node.LogicalCPU, map[node.NUMANode]node.Soc
 	return sorted, socket
 }
 
+// Cut divides a set into parts of the given sizes. sorted is the result of Sort. The
+// CPUs of a part are neighbours. If CPUs remain, they belong to no part.
+func Cut(sorted []node.LogicalCPU, set unit.CPUSet, sizes []int) []unit.CPUSet {
+	parts := make([]unit.CPUSet, len(sizes))
+	part, taken := 0, 0
+	for _, c := range sorted {
+		if !set.Has(c.ID) {
+			continue
+		}
+		for part < len(sizes) && taken >= sizes[part] {
+			part, taken = part+1, 0
+		}
+		if part == len(sizes) {
+			break
+		}
+		parts[part].Add(c.ID)
+		taken++
+	}
+	return parts
+}
+
 // socketsOf returns the socket of each NUMA node. If two sockets share a NUMA
 // node, as in many virtual machines, they count as one socket.
 func socketsOf(cpus []node.LogicalCPU) map[node.NUMANode]node.SocketID {
