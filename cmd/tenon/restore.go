@@ -35,6 +35,8 @@ that a lab started, and that outlived it, are ended.
 The command looks for changes in the journal of the state directory, and in the
 notes at the cgroups. A Tenon with another state directory has another journal:
 what it left is counted, the command fails, and the error names that directory.
+The changes of a process that runs and is not in the journal, such as a tenond
+in a container, are left alone and counted too: stop that process first.
 
 If another program has damaged or removed the journal, what is left of it and
 what the notes at the cgroups say is restored. With a damaged journal the
@@ -45,7 +47,7 @@ as groups of resctrl, may still be there. A restart of the machine clears that.`
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			report, err := restoreFrom(cmd.Context(), g.stateDir, dryRun)
-			if err != nil && report.Empty() && len(report.Elsewhere) == 0 {
+			if err != nil && report.Empty() && !report.OnlyOthers() {
 				return needRoot("restore", err)
 			}
 			if printed := g.output.print(cmd.OutOrStdout(), report, printReport(printable.Value(report), g.stateDir, dryRun)); printed != nil {
@@ -114,7 +116,7 @@ func printReport(r restore.Report, stateDir string, dryRun bool) string {
 	switch {
 	case !r.Empty() && dryRun:
 		return "Dry run, nothing is written:\n" + r.String()
-	case !r.Empty() || len(r.Elsewhere) > 0:
+	case !r.Empty() || r.OnlyOthers():
 		return r.String()
 	case r.Unseen:
 		return "Nothing to restore here: " + looked + ". Only root sees whether a Tenon with another state directory has changed something.\n"

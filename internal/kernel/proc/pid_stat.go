@@ -35,6 +35,30 @@ type PIDStat struct {
 // error but the State Z.
 func (fs FS) PIDStat(pid int) (PIDStat, error) { return taskFile(fs, pid, 0, "stat", parsePIDStat) }
 
+// InnerPIDs returns the pids of a process in the PID namespaces below that of the
+// reader, from the line NSpid of /proc/PID/status. If the process is in the
+// reader's namespace, there is none.
+func (fs FS) InnerPIDs(pid int) ([]int, error) { return taskFile(fs, pid, 0, "status", parseInnerPIDs) }
+
+func parseInnerPIDs(text string) ([]int, error) {
+	for line := range strings.Lines(text) {
+		list, found := strings.CutPrefix(line, "NSpid:")
+		if !found {
+			continue
+		}
+		var all []int
+		for _, word := range strings.Fields(list) {
+			pid, err := strconv.Atoi(word)
+			if err != nil {
+				return nil, fmt.Errorf("field NSpid: %w", err)
+			}
+			all = append(all, pid)
+		}
+		return all[min(1, len(all)):], nil
+	}
+	return nil, errors.New("no field NSpid")
+}
+
 // ThreadStat reads /proc/PID/task/TID/stat.
 func (fs FS) ThreadStat(pid, tid int) (PIDStat, error) {
 	return taskFile(fs, pid, tid, "stat", parsePIDStat)

@@ -107,13 +107,13 @@ func unnote(c *Knobs, k node.Knob) error {
 // LostChanges returns changes that are in the notes of the cgroups but not in
 // the given state of the journal. If the journal has an entry of the knob, the
 // change counts as lost only if the knob still has the value of the note. It
-// ignores notes of other journals. With a partial.Error, it has read the notes of
-// all other cgroups.
-func (c *Knobs) LostChanges(known journal.State, paths []string) (journal.State, error) {
+// ignores notes of other journals, and those of running processes that write another
+// journal. With a partial.Error, it has read the notes of all other cgroups.
+func (c *Knobs) LostChanges(known journal.State, paths []string) (journal.State, []Running, error) {
 	lost := journal.State{Touches: map[node.Knob]journal.Touch{}, Groups: map[node.CgroupPath]journal.Session{}}
-	dir := c.noteDir()
+	dir, authors := c.noteDir(), authorsOf(c, known)
 	err := eachNote(c, paths, func(p node.CgroupPath, name string, n record) {
-		if n.Dir != dir {
+		if n.Dir != dir || authors.writesElsewhere(n.By, name == madeNote) {
 			return
 		}
 		if name == madeNote {
@@ -133,7 +133,7 @@ func (c *Knobs) LostChanges(known journal.State, paths []string) (journal.State,
 		}
 		lost.Touches[k] = t
 	})
-	return lost, err
+	return lost, authors.running(), err
 }
 
 // eachNote calls see with each note at the given cgroups and at the root. It
@@ -230,7 +230,7 @@ func (c *Knobs) recover() (int, error) {
 	if err != nil && !partial.Is(err) {
 		return 0, err
 	}
-	lost, missed := c.LostChanges(state, paths)
+	lost, _, missed := c.LostChanges(state, paths) // the notes of a running process are its own
 	errs := []error{err, missed}
 	for k, t := range lost.Touches {
 		if t.By != c.o.Journal.Session() && process.Alive(c.o.FS, journal.Process{PID: t.By.PID, Start: t.By.Start}) {

@@ -39,6 +39,9 @@ func TestMain(m *testing.M) {
 	case "freezer":
 		freezer()
 		return
+	case "contained":
+		contained()
+		return
 	case "isolator":
 		isolator()
 		return

@@ -27,6 +27,27 @@ func Alive(fs proc.FS, p journal.Process) bool {
 	return err == nil && int64(s.StartTime) == p.Start && s.State != 'Z' && s.State != 'X'
 }
 
+// Find returns the pid of a living process by what it knows of itself. In a PID
+// namespace below that of this process, it knows itself by another pid.
+func Find(fs proc.FS, p journal.Process) (pid int, alive bool) {
+	if Alive(fs, p) {
+		return p.PID, true
+	}
+	pids, err := fs.PIDs()
+	if err != nil {
+		return 0, false
+	}
+	for _, pid := range pids {
+		if !Alive(fs, journal.Process{PID: pid, Start: p.Start}) {
+			continue
+		}
+		if inner, err := fs.InnerPIDs(pid); err == nil && slices.Contains(inner, p.PID) {
+			return pid, true
+		}
+	}
+	return 0, false
+}
+
 // Signal sends a signal to the process p, and to no other. It opens a pidfd
 // before it compares the start time, so that it cannot hit a new process with
 // the same pid. If the process has ended, Signal does nothing.

@@ -25,15 +25,15 @@ func (x *Restorer) lookElsewhere(r *Report) error {
 	return err
 }
 
-// changed says what a Tenon with another state directory has changed.
-func changed(e change.Elsewhere) string {
-	knobs := count(e.Knobs, "knob was", "knobs were") + " changed"
-	groups := count(e.Groups, "cgroup was", "cgroups were") + " made"
+// changed says how many knobs another Tenon has changed, and how many cgroups it
+// has made.
+func changed(knobs, groups int) string {
+	was, made := count(knobs, "knob was", "knobs were")+" changed", count(groups, "cgroup was", "cgroups were")+" made"
 	switch {
-	case e.Groups == 0:
-		return knobs
-	case e.Knobs == 0:
-		return groups
+	case groups == 0:
+		return was
+	case knobs == 0:
+		return made
 	}
-	return knobs + " and " + groups
+	return was + " and " + made
 }

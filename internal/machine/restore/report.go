@@ -37,6 +37,10 @@ type Report struct {
 	// Elsewhere has the changes that this restore cannot undo, because another
 	// Tenon made them, with another state directory.
 	Elsewhere []change.Elsewhere `json:"elsewhere,omitempty"`
+	// Running has the changes of processes that still run and are not in this
+	// journal, although they call its state directory by the same path. The restore
+	// has left them alone: these processes would make them again.
+	Running []change.Running `json:"running,omitempty"`
 	// Unseen says that this process could not see whether there are such changes:
 	// only root sees the notes at the cgroups.
 	Unseen bool `json:"elsewhere_unseen,omitempty"`
@@ -100,7 +104,11 @@ func (r Report) Incomplete() error {
 			count(n, "cgroup", "cgroups"), were(n, "is", "are"), were(n, "it", "them")))
 	}
 	for _, e := range r.Elsewhere {
-		errs = append(errs, fmt.Errorf("%s by a Tenon with the state directory %s: run tenon --state-dir %s restore", changed(e), e.StateDir, e.StateDir))
+		errs = append(errs, fmt.Errorf("%s by a Tenon with the state directory %s: run tenon --state-dir %s restore", changed(e.Knobs, e.Groups), e.StateDir, e.StateDir))
+	}
+	for _, p := range r.Running {
+		errs = append(errs, fmt.Errorf("%s by process %d, which runs and is not in the journal of this state directory, perhaps because it is in a container: stop it first",
+			changed(p.Knobs, p.Groups), p.PID))
 	}
 	return errors.Join(errs...)
 }
@@ -117,6 +125,10 @@ func (r Report) Empty() bool {
 	return len(r.Restored)+len(r.Left)+len(r.Removed)+len(r.Busy)+len(r.Killed)+len(r.Gone)+len(r.Dropped)+len(r.Controls)+
 		len(r.Disabled)+len(r.NeededControllers)+len(r.Unread) == 0 && r.Damage == ""
 }
+
+// OnlyOthers reports whether the restore had nothing to do, but has found changes
+// of other Tenons.
+func (r Report) OnlyOthers() bool { return r.Empty() && len(r.Elsewhere)+len(r.Running) > 0 }
 
 // String prints one line for each thing that the restore did or did not do.
 func (r Report) String() string {
@@ -164,7 +176,10 @@ func (r Report) String() string {
 		fmt.Fprintf(&b, "recovered %s that the journal did not have, from the notes at the cgroups\n", count(r.Recovered, "entry", "entries"))
 	}
 	for _, e := range r.Elsewhere {
-		fmt.Fprintf(&b, "elsewhere %s by a Tenon with the state directory %s\n", changed(e), e.StateDir)
+		fmt.Fprintf(&b, "elsewhere %s by a Tenon with the state directory %s\n", changed(e.Knobs, e.Groups), e.StateDir)
+	}
+	for _, p := range r.Running {
+		fmt.Fprintf(&b, "running   %s by process %d, which runs and is not in the journal of this state directory\n", changed(p.Knobs, p.Groups), p.PID)
 	}
 	if r.Damage != "" {
 		fmt.Fprintf(&b, "damaged   the journal lost entries (%s): knobs that Tenon changed may still have its values\n", r.Damage)

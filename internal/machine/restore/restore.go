@@ -81,9 +81,9 @@ func (x *Restorer) Plan(ctx context.Context) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	lost, err := x.addLost(&state)
+	lost, running, err := x.addLost(&state)
 	missed, err := partial.Split(err)
-	r := Report{Damage: state.Damage, Recovered: len(lost.Touches) + len(lost.Groups), Unread: unreadOf(missed)}
+	r := Report{Damage: state.Damage, Recovered: len(lost.Touches) + len(lost.Groups), Unread: unreadOf(missed), Running: running}
 	err = errors.Join(err, x.lookElsewhere(&r))
 	if err != nil || state.Empty() {
 		return r, errors.Join(err, missed.OrNil())
@@ -164,7 +164,8 @@ func (x *Restorer) restore(ctx context.Context, in scope) (r Report, missed *par
 			return r, nil, err
 		}
 	}
-	lost, err := x.addNoted(&state)
+	lost, running, err := x.addNoted(&state)
+	r.Running = running
 	missed, err = partial.Split(err)
 	r.Unread = unreadOf(missed)
 	if err != nil || state.Empty() {
@@ -251,7 +252,7 @@ func (x *Restorer) restoreKnobs(in scope, lost journal.State, r *Report) error {
 		paths = append(paths, string(k.Cgroup))
 	}
 	slices.Sort(paths)
-	if lost, err = x.o.Knobs.LostChanges(state, slices.Compact(paths)); err != nil && !partial.Is(err) {
+	if lost, _, err = x.o.Knobs.LostChanges(state, slices.Compact(paths)); err != nil && !partial.Is(err) {
 		return err
 	}
 	maps.Copy(state.Touches, lost.Touches)
@@ -313,34 +314,34 @@ func (x *Restorer) release(steps []plan.Step, touches map[node.Knob]journal.Touc
 // addLost adds to a state the changes that only the notes of the cgroups
 // record. Before that, it updates the names of renamed cgroups. It returns the
 // added changes, and writes nothing.
-func (x *Restorer) addLost(state *journal.State) (journal.State, error) {
+func (x *Restorer) addLost(state *journal.State) (journal.State, []change.Running, error) {
 	if x.o.Tree == nil {
-		return journal.State{}, nil
+		return journal.State{}, nil, nil
 	}
 	moves, err := x.o.Knobs.Renamed(state.Touches, x.o.Tree.Paths)
 	if err != nil && !partial.Is(err) { // addNoted misses the same cgroups
-		return journal.State{}, fmt.Errorf("find renamed cgroups: %w", err)
+		return journal.State{}, nil, fmt.Errorf("find renamed cgroups: %w", err)
 	}
 	state.Move(moves)
 	return x.addNoted(state)
 }
 
 // addNoted adds to a state the changes that only the notes of the cgroups
-// record, and returns the added changes. The names in the state must be the
-// present names of the cgroups. With a partial.Error, it has added those of all
-// other cgroups.
-func (x *Restorer) addNoted(state *journal.State) (journal.State, error) {
+// record, and returns the added changes, and the running processes whose changes it
+// leaves. The names in the state must be the present names of the cgroups. With a
+// partial.Error, it has added those of all other cgroups.
+func (x *Restorer) addNoted(state *journal.State) (journal.State, []change.Running, error) {
 	if x.o.Tree == nil {
-		return journal.State{}, nil
+		return journal.State{}, nil, nil
 	}
 	paths, missed := x.o.Tree.Paths()
 	if missed != nil && !partial.Is(missed) {
-		return journal.State{}, fmt.Errorf("look for notes at the cgroups: %w", missed)
+		return journal.State{}, nil, fmt.Errorf("look for notes at the cgroups: %w", missed)
 	}
-	lost, err := x.o.Knobs.LostChanges(*state, paths)
+	lost, running, err := x.o.Knobs.LostChanges(*state, paths)
 	maps.Copy(state.Touches, lost.Touches)
 	maps.Copy(state.Groups, lost.Groups)
-	return lost, errors.Join(missed, err)
+	return lost, running, errors.Join(missed, err)
 }
 
 // addCopies adds cpusets that new cgroups have copied from a cgroup that Tenon
