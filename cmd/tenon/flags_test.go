@@ -63,6 +63,7 @@ func TestWrongFlagsAreRefusedBeforeTheExperiment(t *testing.T) {
 		{"colocation --load 0%", "--load 0%: want more than 0 and at most 90 percent"},
 		{"colocation --margin 0", "--margin 0: want a ratio above 1, such as 1.03"},
 		{"colocation --connections 0", "--connections 0: want 1 or more"},
+		{"load http://127.0.0.1:1/ --rate 10 --connections 0", "--connections 0: want 1 or more"},
 		{"colocation --be-threads 0", "--be-threads 0: want 1 or more"},
 		{"colocation --be-threads -2", "--be-threads -2: want 1 or more"},
 		{"colocation --duration 0s", "--duration 0s: want 1s or more"},

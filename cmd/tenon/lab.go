@@ -193,6 +193,9 @@ exit status is 1.`,
 				return usageError{errors.New("no rate: add --rate with the requests per second to send")}
 			}
 			c.URL = args[0]
+			if c.Connections < 1 {
+				return usageError{fmt.Errorf("--connections %d: want 1 or more", c.Connections)}
+			}
 			return runLoad(cmd, g, c)
 		},
 	}

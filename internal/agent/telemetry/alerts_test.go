@@ -65,7 +65,7 @@ var alertCases = []alertCase{
 }
 
 // healthy are series of a cluster without a fault: no alert fires in 120 minutes.
-// tenon-scheduler is not installed, and some series are those of other programs.
+// No job scrapes tenon-scheduler, and some series are those of other programs.
 var healthy = map[string]string{
 	`up{job="tenond",instance="a"}`: "1x120", `up{job="tenon-manager",instance="a"}`: "1x120", `up{job="tenon-manager",instance="b"}`: "1x120",
 	"tenon_last_tick_timestamp_seconds": "0+60x120", `tenon_ticks_total{outcome="ok"}`: "0+60x120", `tenon_trouble{kind="config"}`: "0x120",
@@ -74,7 +74,7 @@ var healthy = map[string]string{
 	// Each hour, the certificate with a life of 180 minutes is renewed.
 	"tenon_manager_certificate_expiry_timestamp_seconds": "10800x60 14400x60", "tenon_manager_certificate_renewal_timestamp_seconds": "7200x60 10800x60",
 	`tenon_manager_missed_pods{profile="p"}`: "0x120", "tenon_manager_config_missing": "0x120", `tenon_manager_nodes{state="stale"}`: "0x120", `tenon_manager_nodes{state="off"}`: "3x120",
-	`tenon_manager_node_writes_total{change="failed"}`: "4x120", "tenon_manager_scheduler_expected": "0x120", `tenon_be_cpu_limit_cores{knob="cpu.max"}`: "4x120", "tenon_node_cpus": "8x120",
+	`tenon_manager_node_writes_total{change="failed"}`: "4x120", "tenon_manager_scheduler_expected": "1x120", `tenon_be_cpu_limit_cores{knob="cpu.max"}`: "4x120", "tenon_node_cpus": "8x120",
 }
 
 // TestEachAlertFires evaluates every alert with promtool, before and after its

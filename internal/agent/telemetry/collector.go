@@ -24,7 +24,7 @@ var (
 	descClassMemory = desc("tenon_class_memory_bytes", "Memory charged to the workloads of each class, with page cache.", "class")
 	descLimit       = desc("tenon_be_cpu_limit_cores", "CPUs that best-effort work may use where it meets other work, by the knob that limits it.", "knob")
 	descHeld        = desc("tenon_knobs_held", "Knobs that were not as they were before Tenon when the last turn began.")
-	descTrouble     = desc("tenon_trouble", "1 while the agent itself has trouble of this kind: config, state, lost, bounds, contested, unread.", "kind")
+	descTrouble     = desc("tenon_trouble", "1 while the agent itself has trouble of this kind: config, state, lost, bounds, contested, refused, exposed, unread.", "kind")
 	descFailing     = desc("tenon_knobs_failing", "Knobs that the last turn could not write.")
 
 	descNodeCPUs   = desc("tenon_node_cpus", "Online CPUs.")

@@ -29,7 +29,7 @@ type signals struct {
 func newSignals() signals {
 	s := signals{
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tenon_events_total", Help: "Events that started a tick early: delay, pressure, cgroups, config.",
+			Name: "tenon_events_total", Help: "Events that started a tick early, by kind.",
 		}, []string{"kind"}),
 		reaction: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "tenon_reaction_seconds", Help: "Time from an event to the last write of the tick that it caused, for ticks with a write.",
