@@ -211,9 +211,15 @@ func lastOf(list []string, n int) []string { return list[max(0, len(list)-n):] }
 // before.
 func (a *agent) restore(before map[string]string) {
 	a.t.Helper()
-	out, err := exec.Command(filepath.Join(a.bin, "tenon"), "--state-dir", a.state, "restore").CombinedOutput()
-	if err != nil {
-		a.t.Fatalf("tenon restore: %v\n%s", err, out)
+	restore := exec.Command(filepath.Join(a.bin, "tenon"), "--state-dir", a.state, "restore", "-o", "json")
+	said := new(strings.Builder)
+	restore.Stderr = said
+	out, err := restore.Output()
+	// Other tests run beside this one. What their agents have changed is named, and
+	// makes the restore fail if the agent was just stopped or killed.
+	var report struct{ Elsewhere, Busy, Unread, Running []any }
+	if wrong := json.Unmarshal(out, &report); wrong != nil || err != nil && (len(report.Elsewhere) == 0 || len(report.Busy)+len(report.Unread)+len(report.Running) > 0) {
+		a.t.Fatalf("tenon restore: %v %v\n%s%s", err, wrong, out, said)
 	}
 	after := a.values()
 	for file, v := range after {

@@ -169,19 +169,29 @@ type Elsewhere struct {
 	StateDir string `json:"state_dir"`
 	Knobs    int    `json:"knobs"`
 	Groups   int    `json:"groups"` // that it made
+	// PID is a process that made some of the changes and still runs, so that they
+	// are no remains; 0: there is none.
+	PID int `json:"pid,omitempty"`
 }
 
 // FindElsewhere returns the changes of those Tenons that have another state
-// directory, in the order of these directories. This Tenon cannot undo them, because they
-// are in other journals.
+// directory, in the order of these directories. This Tenon cannot undo them,
+// because they are in other journals.
 func FindElsewhere(c *Knobs, paths []string) ([]Elsewhere, error) {
-	own, found := c.noteDir(), map[string]Elsewhere{}
+	own, found, authors := c.noteDir(), map[string]Elsewhere{}, map[journal.Session]int{}
 	err := eachNote(c, paths, func(_ node.CgroupPath, name string, n record) {
 		if n.Dir == own || n.Dir == "" {
 			return
 		}
+		pid, known := authors[n.By]
+		if !known {
+			if running, runs := process.Find(c.o.FS, author(n.By)); runs {
+				pid = running
+			}
+			authors[n.By] = pid
+		}
 		e := found[n.Dir]
-		e.StateDir = n.Dir
+		e.StateDir, e.PID = n.Dir, max(e.PID, pid)
 		if name == madeNote {
 			e.Groups++
 		} else {

@@ -1,8 +1,10 @@
 package host_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -162,13 +164,39 @@ func TestAJournalThatWasCutIsCompletedFromTheCgroups(t *testing.T) {
 	}
 }
 
+// orphan makes a process that has ended the author of each note.
+func (x lossScene) orphan(t *testing.T) {
+	t.Helper()
+	for _, p := range []node.CgroupPath{"", x.job, x.made} {
+		notes, err := note.All(x.directory(t, p))
+		do(t, err)
+		for name, text := range notes {
+			if strings.Contains(text, x.dir) {
+				ended := regexp.MustCompile(`"start":\d+`).ReplaceAllString(text, `"start":1`)
+				do(t, note.Set(x.directory(t, p), name, ended))
+			}
+		}
+	}
+}
+
 // TestARestoreNamesTheStateDirectoryOfAnotherTenon runs a restore with another
 // state directory than the Tenon that changed the machine. It must not say that
 // nothing is left, and must undo nothing.
 func TestARestoreNamesTheStateDirectoryOfAnotherTenon(t *testing.T) {
 	x := openLosing(t)
-	for name, remove := range map[string]bool{"with its journal": false, "without its journal": true} {
+	living, err := host.Open(host.Options{JournalDir: filepath.Join(t.TempDir(), "other")})
+	do(t, err)
+	r, err := living.Restore(t.Context())
+	do(t, err)
+	if err := r.Incomplete(); err != nil || !strings.Contains(r.String(), fmt.Sprintf("the state directory %s, which runs (process %d)", x.dir, os.Getpid())) {
+		t.Errorf("while its process runs: %v (report %v)", err, r)
+	}
+	do(t, living.Close())
+	x.orphan(t)
+	for _, remove := range []bool{false, true} {
+		name := "with its journal"
 		if remove {
+			name = "without its journal"
 			do(t, os.RemoveAll(x.dir))
 		}
 		other, err := host.Open(host.Options{JournalDir: filepath.Join(t.TempDir(), "other")})

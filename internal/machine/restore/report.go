@@ -104,6 +104,9 @@ func (r Report) Incomplete() error {
 			count(n, "cgroup", "cgroups"), were(n, "is", "are"), were(n, "it", "them")))
 	}
 	for _, e := range r.Elsewhere {
+		if e.PID != 0 {
+			continue // it runs: its changes are in use, and not left behind
+		}
 		errs = append(errs, fmt.Errorf("%s by a Tenon with the state directory %s: run tenon --state-dir %s restore", changed(e.Knobs, e.Groups), e.StateDir, e.StateDir))
 	}
 	for _, p := range r.Running {
@@ -176,7 +179,11 @@ func (r Report) String() string {
 		fmt.Fprintf(&b, "recovered %s that the journal did not have, from the notes at the cgroups\n", count(r.Recovered, "entry", "entries"))
 	}
 	for _, e := range r.Elsewhere {
-		fmt.Fprintf(&b, "elsewhere %s by a Tenon with the state directory %s\n", changed(e.Knobs, e.Groups), e.StateDir)
+		runs := ""
+		if e.PID != 0 {
+			runs = fmt.Sprintf(", which runs (process %d)", e.PID)
+		}
+		fmt.Fprintf(&b, "elsewhere %s by a Tenon with the state directory %s%s\n", changed(e.Knobs, e.Groups), e.StateDir, runs)
 	}
 	for _, p := range r.Running {
 		fmt.Fprintf(&b, "running   %s by process %d, which runs and is not in the journal of this state directory\n", changed(p.Knobs, p.Groups), p.PID)
