@@ -3,9 +3,11 @@ package change
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
+	"tenon.sh/tenon/internal/kernel/partial"
 	"tenon.sh/tenon/internal/machine/journal"
 	"tenon.sh/tenon/internal/machine/knob"
 	"tenon.sh/tenon/internal/model/node"
@@ -116,15 +118,34 @@ func TestACopyThatIsRefusedIsReleasedLater(t *testing.T) {
 	top := x.group(t, "kubepods", "0-7")
 	ok(t, x.Set(top, list(t, "0-1")))
 	pod := x.group(t, "kubepods/pod", "0-1")
-	copied, found := x.Copies(x.touches(t))[pod]
-	if !found {
-		t.Fatal("the copy was not found")
+	copies, err := x.Copies(x.touches(t))
+	copied, found := copies[pod]
+	if !found || err != nil {
+		t.Fatal("the copy was not found", err)
 	}
 	x.refuses[pod] = true
 	ok(t, wrong(x.ReleaseAs(pod, copied)))
 	x.refuses[pod] = false
 	ok(t, x.Release(top), x.Release(pod))
 	x.hasReleased(t, pod, list(t, "0-7"))
+}
+
+// TestACgroupThatCannotBeListedMayHaveCopies has a cgroup whose path the kernel does
+// not take any more, and another one with a copy. The copy must be found, and the
+// cgroup must be named.
+func TestACgroupThatCannotBeListedMayHaveCopies(t *testing.T) {
+	x := openCPUSets(t)
+	top := x.group(t, "kubepods", "0-7")
+	ok(t, x.Set(top, list(t, "0-1")))
+	pod := x.group(t, "kubepods/pod", "0-1")
+	touches := x.touches(t)
+	long := node.Knob{Cgroup: node.CgroupPath(strings.Repeat("d/", 2100) + "d"), File: node.FileCPUs}
+	touches[long] = touches[top]
+	copies, err := x.Copies(touches)
+	missed, rest := partial.Split(err)
+	if _, found := copies[pod]; !found || rest != nil || missed == nil || !missed.MayHide(string(long.Cgroup)) {
+		t.Errorf("%d copies, %v", len(copies), err)
+	}
 }
 
 // TestASetOfAnotherComponentStays has another component that takes a CPU from a

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/kernel/partial"
 	"tenon.sh/tenon/internal/machine/journal"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -220,9 +221,9 @@ func (c *Knobs) hasTouchedAncestor(k node.Knob) bool {
 
 // Copies returns entries for cpusets below the knobs in touches that have
 // copies of Tenon's values, but are not in the journal. A restore needs these
-// entries.
-func (c *Knobs) Copies(touches map[node.Knob]journal.Touch) map[node.Knob]journal.Touch {
-	all := map[node.Knob]journal.Touch{}
+// entries. With a partial.Error, it has those of all cgroups that it could list.
+func (c *Knobs) Copies(touches map[node.Knob]journal.Touch) (map[node.Knob]journal.Touch, error) {
+	all, missed := map[node.Knob]journal.Touch{}, &partial.Error{}
 	touch := func(k node.Knob) (journal.Touch, bool) {
 		t, touched := touches[k]
 		if !touched {
@@ -232,7 +233,10 @@ func (c *Knobs) Copies(touches map[node.Knob]journal.Touch) map[node.Knob]journa
 	}
 	var below func(p node.CgroupPath, f node.File)
 	below = func(p node.CgroupPath, f node.File) {
-		children, _ := c.o.Tree.Children(string(p)) //nolint:errcheck // a cgroup that is gone has no copies
+		children, err := c.o.Tree.Children(string(p))
+		if err != nil && !errors.Is(err, cgroup.ErrGone) {
+			missed.Add(string(p), err)
+		}
 		for _, name := range children {
 			k := node.Knob{Cgroup: p.Join(name), File: f}
 			if _, touched := touches[k]; touched {
@@ -253,5 +257,5 @@ func (c *Knobs) Copies(touches map[node.Knob]journal.Touch) map[node.Knob]journa
 			below(k.Cgroup, k.File)
 		}
 	}
-	return all
+	return all, missed.OrNil()
 }

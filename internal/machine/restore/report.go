@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"tenon.sh/tenon/internal/kernel/partial"
@@ -92,6 +93,20 @@ func unreadOf(missed *partial.Error) []Unread {
 		all = append(all, Unread{More: missed.More})
 	}
 	return all
+}
+
+// addUnread adds the cgroups that a later walk has missed. It returns its error
+// without those that the report has already.
+func (r *Report) addUnread(err error) error {
+	missed, rest := partial.Split(err)
+	if missed == nil {
+		return rest
+	}
+	missed.Misses = slices.DeleteFunc(missed.Misses, func(m partial.Miss) bool {
+		return slices.ContainsFunc(r.Unread, func(u Unread) bool { return u.More == 0 && string(u.Cgroup) == m.Path })
+	})
+	r.Unread = append(r.Unread, unreadOf(missed)...)
+	return errors.Join(rest, missed.OrNil())
 }
 
 // Incomplete returns an error that says what Tenon has left on the machine after

@@ -105,7 +105,7 @@ func (x *Restorer) Plan(ctx context.Context) (Report, error) {
 			r.Removed, removed[p] = append(r.Removed, p), true
 		}
 	}
-	x.addCopies(state)
+	unlisted := r.addUnread(x.addCopies(state))
 	steps, left, _, dropped := x.undo(state, everything)
 	r.Left = left
 	for _, s := range steps {
@@ -124,7 +124,7 @@ func (x *Restorer) Plan(ctx context.Context) (Report, error) {
 	for _, c := range controllers.disable {
 		r.Disabled = append(r.Disabled, Controller{Cgroup: c.Cgroup, Controller: c.Controller})
 	}
-	return r, errors.Join(append(controllers.errs, missed.OrNil())...)
+	return r, errors.Join(append(controllers.errs, missed.OrNil(), unlisted)...)
 }
 
 // UndoOwn undoes the changes of this process, and not those of other Tenon
@@ -256,7 +256,7 @@ func (x *Restorer) restoreKnobs(in scope, lost journal.State, r *Report) error {
 		return err
 	}
 	maps.Copy(state.Touches, lost.Touches)
-	x.addCopies(state)
+	unlisted := r.addUnread(x.addCopies(state))
 	steps, left, gone, dropped := x.undo(state, in)
 	forget := slices.Concat(gone, dropped)
 	r.addGone(gone)
@@ -264,7 +264,7 @@ func (x *Restorer) restoreKnobs(in scope, lost journal.State, r *Report) error {
 	for _, c := range left {
 		r.Left, forget = append(r.Left, c), append(forget, c.Knob)
 	}
-	errs := []error{change.ManyKnobs{Knobs: x.o.Knobs}.Forget(forget)}
+	errs := []error{unlisted, change.ManyKnobs{Knobs: x.o.Knobs}.Forget(forget)}
 	var threads []node.Knob
 	for _, s := range steps {
 		if s.Knob.File.OfThreads() {
@@ -346,9 +346,12 @@ func (x *Restorer) addNoted(state *journal.State) (journal.State, []change.Runni
 
 // addCopies adds cpusets that new cgroups have copied from a cgroup that Tenon
 // narrowed. They must be released together with the cpuset of that cgroup,
-// because otherwise the new cgroups would keep the narrow set.
-func (x *Restorer) addCopies(state journal.State) {
-	maps.Copy(state.Touches, x.o.Knobs.Copies(state.Touches))
+// because otherwise the new cgroups would keep the narrow set. With a
+// partial.Error, it has added those of all other cgroups.
+func (x *Restorer) addCopies(state journal.State) error {
+	copies, err := x.o.Knobs.Copies(state.Touches)
+	maps.Copy(state.Touches, copies)
+	return err
 }
 
 // undo sorts the journaled knobs in scope into four lists: the steps that
