@@ -92,7 +92,7 @@ var arch = []struct {
 	{"kernel/mounts", affects, ""},
 	{"kernel/cgroup", affects, "model/unit kernel/openfile kernel/inotify kernel/psi kernel/mounts kernel/partial"},
 	{"kernel/proc", affects, "model/unit kernel/partial"},
-	{"kernel/resctrl", affects, "model/unit"},
+	{"kernel/resctrl", affects, "model/unit kernel/mounts"},
 	{"kernel/rqdelay", affects, "model/unit"},
 	{"kernel/schedtrace", affects, "model/unit"},
 	{"kernel/scx", affects, "model/unit"},

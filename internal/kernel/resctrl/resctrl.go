@@ -17,6 +17,8 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"tenon.sh/tenon/internal/kernel/mounts"
 )
 
 // Default is the group of all tasks that were never moved.
@@ -39,36 +41,24 @@ type FS struct {
 	mu sync.Mutex // held from a write until last_cmd_status is read
 }
 
-// Find returns the file system that /proc/mounts shows, or ErrNotMounted. If
-// resctrl is mounted twice, Find returns the first mount, because both show the
-// same groups.
+// Find returns the mounted file system, or ErrNotMounted. If resctrl is mounted
+// twice, Find returns the first mount that shows it, because all show the same
+// groups. A mount that cannot be read, because another one hides it, is passed over;
+// if there is no other one, the error names it.
 func Find(procRoot string) (*FS, error) {
-	text, err := os.ReadFile(filepath.Join(procRoot, "mounts"))
-	if err != nil {
+	all, damaged := mounts.Read(procRoot, "resctrl")
+	errs := []error{damaged}
+	for _, m := range all {
+		_, err := os.Stat(filepath.Join(m.Point, "tasks")) // of the default group
+		if err == nil {
+			return &FS{Root: m.Point, Options: m.Options}, nil
+		}
+		errs = append(errs, fmt.Errorf("the resctrl mount at %s cannot be read, perhaps because another mount hides it: %w", m.Point, err))
+	}
+	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("find resctrl: %w", err)
 	}
-	root, options, found := parseMounts(string(text))
-	if !found {
-		return nil, ErrNotMounted
-	}
-	return &FS{Root: root, Options: options}, nil
-}
-
-// parseMounts reads lines such as "resctrl /sys/fs/resctrl resctrl rw,cdp 0 0".
-func parseMounts(text string) (root string, options []string, found bool) {
-	for line := range strings.Lines(text) {
-		f := strings.Fields(line)
-		if len(f) >= 4 && f[2] == "resctrl" {
-			return unescape(f[1]), strings.Split(f[3], ","), true
-		}
-	}
-	return "", nil, false
-}
-
-// unescape reverses how the kernel escapes spaces, tabs, newlines and
-// backslashes in a path (fs/proc_namespace.c: mangle).
-func unescape(path string) string {
-	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
+	return nil, ErrNotMounted
 }
 
 // path returns the path of a file of a group, or of the group's folder.

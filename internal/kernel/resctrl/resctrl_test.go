@@ -30,22 +30,35 @@ func tree(t *testing.T, files map[string]string) *FS {
 	return f
 }
 
+// TestTheMountIsFoundWithItsOptions has up to two mounts. One that another mount
+// hides has no files of resctrl.
 func TestTheMountIsFoundWithItsOptions(t *testing.T) {
+	shown, hidden := filepath.Join(t.TempDir(), "a b"), t.TempDir()
+	if err := errors.Join(os.Mkdir(shown, 0o755), os.WriteFile(filepath.Join(shown, "tasks"), nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	line := func(root, options string) string {
+		return "31 24 0:28 / " + strings.ReplaceAll(root, " ", `\040`) + " rw,relatime - resctrl resctrl " + options + "\n"
+	}
 	for name, c := range map[string]struct {
 		mounts, root string
 		options      []string
+		err          string
 	}{
-		"usual":       {"sysfs /sys sysfs rw 0 0\nresctrl /sys/fs/resctrl resctrl rw,relatime 0 0\n", "/sys/fs/resctrl", []string{"rw", "relatime"}},
-		"with cdp":    {"none /mnt/a\\040b resctrl rw,cdp,mba_MBps 0 0\n", "/mnt/a b", []string{"rw", "cdp", "mba_MBps"}},
-		"not mounted": {"sysfs /sys/fs/resctrl sysfs rw 0 0\n", "", nil},
+		"usual":               {line(shown, "rw"), shown, []string{"rw"}, ""},
+		"with cdp":            {line(shown, "rw,cdp,mba_MBps"), shown, []string{"rw", "cdp", "mba_MBps"}, ""},
+		"the first is hidden": {line(hidden, "rw") + line(shown, "rw,cdp"), shown, []string{"rw", "cdp"}, ""},
+		"a damaged line":      {"31 24\n" + line(shown, "rw"), shown, []string{"rw"}, ""},
+		"all are hidden":      {line(hidden, "rw"), "", nil, "the resctrl mount at " + hidden},
+		"not mounted":         {"24 1 0:22 / /sys/fs/resctrl rw - sysfs sysfs rw\n", "", nil, ErrNotMounted.Error()},
 	} {
 		proc := t.TempDir()
-		if err := os.WriteFile(filepath.Join(proc, "mounts"), []byte(c.mounts), 0o644); err != nil {
+		if err := errors.Join(os.Mkdir(filepath.Join(proc, "self"), 0o755), os.WriteFile(filepath.Join(proc, "self/mountinfo"), []byte(c.mounts), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 		f, err := Find(proc)
 		if c.root == "" {
-			if !errors.Is(err, ErrNotMounted) {
+			if err == nil || !strings.Contains(err.Error(), c.err) || errors.Is(err, ErrNotMounted) != (name == "not mounted") {
 				t.Errorf("%s: %v", name, err)
 			}
 			continue
@@ -267,7 +280,7 @@ func TestWhatOneCacheDoesNotCountIsMissing(t *testing.T) {
 }
 
 func FuzzParsers(f *testing.F) {
-	for _, s := range []string{"L3:0=7;1=7\nMB:0=100\n", "L3:uninitialized", "1\n2\n", "Unavailable", "resctrl /sys/fs/resctrl resctrl rw 0 0", "llc_occupancy\n"} {
+	for _, s := range []string{"L3:0=7;1=7\nMB:0=100\n", "L3:uninitialized", "1\n2\n", "Unavailable", "llc_occupancy\n"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -291,9 +304,6 @@ func FuzzParsers(f *testing.F) {
 		}
 		if n, known := parseCounter(text); known && n < 0 {
 			t.Errorf("counter %v", n)
-		}
-		if root, _, found := parseMounts(text); !found && root != "" {
-			t.Errorf("no mount at %q", root)
 		}
 		parseEvents(text)
 	})

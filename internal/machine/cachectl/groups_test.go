@@ -1,6 +1,7 @@
 package cachectl
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,7 +29,8 @@ func groupsOf(t *testing.T, files map[string]string) (*Groups, string) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(procfs, "mounts"), []byte("resctrl "+root+" resctrl rw 0 0\n"), 0o644); err != nil {
+	mount := "31 24 0:28 / " + root + " rw - resctrl resctrl rw\n"
+	if err := errors.Join(os.Mkdir(filepath.Join(procfs, "self"), 0o755), os.WriteFile(filepath.Join(procfs, "self/mountinfo"), []byte(mount), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	j, err := journal.Open(t.TempDir(), "boot", journal.Session{PID: 1, Start: 1})
@@ -110,7 +112,7 @@ func TestASnapshotTellsWhetherALimitHoldsForACore(t *testing.T) {
 
 func TestWithoutAMountTheSnapshotSaysWhatToType(t *testing.T) {
 	c, _ := groupsOf(t, amd(map[string]string{}))
-	if err := os.WriteFile(filepath.Join(c.proc, "mounts"), nil, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(c.proc, "self/mountinfo"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if s := c.lookedAt(t); !strings.Contains(s.Resctrl.Missing, MountCommand) || s.Resctrl.Groups != 0 {

@@ -17,7 +17,7 @@ func TestALimitOfACoreIsReported(t *testing.T) {
 	for mode, want := range map[string]bool{"max": true, "per-thread": false} {
 		dir := t.TempDir()
 		for file, text := range map[string]string{
-			"proc/mounts":                 "resctrl " + dir + "/resctrl resctrl rw 0 0",
+			"proc/self/mountinfo": "31 24 0:28 / " + dir + "/resctrl rw - resctrl resctrl rw", "resctrl/tasks": "",
 			"resctrl/info/MB/num_closids": "8", "resctrl/info/MB/min_bandwidth": "10", "resctrl/info/MB/bandwidth_gran": "10",
 			"resctrl/info/MB/delay_linear": "1", "resctrl/info/MB/thread_throttle_mode": mode,
 		} {
