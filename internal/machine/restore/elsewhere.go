@@ -21,7 +21,7 @@ func (x *Restorer) lookElsewhere(r *Report) error {
 		return fmt.Errorf("look for notes at the cgroups: %w", err)
 	}
 	r.Elsewhere, err = change.FindElsewhere(x.o.Knobs, paths)
-	_, err = partial.Split(err)
+	_, err = partial.Split(err) //nolint:errcheck // the restore itself names what a walk has missed
 	return err
 }
 

@@ -131,13 +131,13 @@ func (x *Restorer) Plan(ctx context.Context) (Report, error) {
 // processes. A lab calls it when it ends normally.
 func (x *Restorer) UndoOwn(ctx context.Context) (Report, error) {
 	me := x.o.Journal.Session()
-	r, _, err := x.restore(ctx, func(s journal.Session) bool { return s == me })
+	r, _, err := x.restore(ctx, func(s journal.Session) bool { return s == me }) //nolint:errcheck // the report names what was missed
 	return r, err
 }
 
 // DeadLabs undoes the changes of labs that were killed.
 func (x *Restorer) DeadLabs(ctx context.Context) (Report, error) {
-	r, _, err := x.restore(ctx, func(s journal.Session) bool {
+	r, _, err := x.restore(ctx, func(s journal.Session) bool { //nolint:errcheck // the report names what was missed
 		return s.Lab && !process.Alive(x.o.FS, journal.Process{PID: s.PID, Start: s.Start})
 	})
 	return r, err
