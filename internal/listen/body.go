@@ -37,9 +37,9 @@ type waitingBody struct {
 }
 
 func (b *waitingBody) Read(p []byte) (int, error) {
-	b.of.end()
+	b.of.pause()
 	n, err := b.ReadCloser.Read(p)
-	b.of.begin()
+	b.of.resume()
 	b.held += int64(n)
 	if b.of.of.held.Add(int64(n)) > maxHeld && b.held > smallBody {
 		return 0, errHeld

@@ -29,8 +29,9 @@ type conn struct {
 	net.Conn
 	of *doors
 
-	// doors.mu guards these fields. since is the time since which no handler
-	// runs. sending is the start of a write that has not returned yet.
+	// doors.mu guards these fields. since is the last time at which a handler
+	// started while no other ran, or the last one returned. sending is the start
+	// of a write that has not returned yet.
 	busy    int
 	since   time.Time
 	sending time.Time
@@ -114,12 +115,14 @@ func drop(c net.Conn) {
 	_ = c.Close()
 }
 
-// begin and end note that a handler runs for the connection, and that it does not
-// any more or waits for its client.
+// begin and end note that a handler starts for the connection, and that it has
+// returned.
 func (c *conn) begin() {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
-	c.busy++
+	if c.busy++; c.busy == 1 {
+		c.since = time.Now()
+	}
 }
 
 func (c *conn) end() {
@@ -128,6 +131,21 @@ func (c *conn) end() {
 	if c.busy--; c.busy == 0 {
 		c.since = time.Now()
 	}
+}
+
+// pause and resume note that a handler waits for the body of its request, and
+// that it does not any more. They leave since alone. Otherwise a client that
+// sends one byte at a time would never be the one that waits longest.
+func (c *conn) pause() {
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	c.busy--
+}
+
+func (c *conn) resume() {
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	c.busy++
 }
 
 func (c *conn) Write(p []byte) (int, error) {
