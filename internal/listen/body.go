@@ -6,18 +6,21 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 )
 
-// buffer reads the whole body of a request. If the body is too long or does not
-// come in time, it answers the request and returns false.
+// buffer reads the whole body of a request. If the body is malformed, too long or
+// does not come in time, it answers the request and returns false.
 func buffer(w http.ResponseWriter, r *http.Request) bool {
 	body, err := io.ReadAll(r.Body)
 	if err == nil {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		return true
 	}
-	status := http.StatusRequestTimeout
-	if long, is := errors.AsType[*http.MaxBytesError](err); is {
+	status := http.StatusBadRequest
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		status = http.StatusRequestTimeout
+	} else if long, is := errors.AsType[*http.MaxBytesError](err); is {
 		status, err = http.StatusRequestEntityTooLarge, fmt.Errorf("want at most %d bytes", long.Limit)
 	}
 	w.Header().Set("Connection", "close")

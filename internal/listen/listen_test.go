@@ -199,11 +199,16 @@ func try(to net.Addr) string {
 }
 
 // TestHalfABodyEnds checks that the time and the length of a body are bounded,
-// and that the handler does not run without the body.
+// and that the handler does not run without the body. A body that is malformed is
+// not taken for one that is late.
 func TestHalfABodyEnds(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"half":         {"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nhalf", "408 Request Timeout"},
 		"half a chunk": {"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nhalf", "408 Request Timeout"},
+		"no chunk":     {"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "400 Bad Request"},
+		"no length":    {"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n;x\r\n", "400 Bad Request"},
+		"huge length":  {"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n", "400 Bad Request"},
+		"no end of it": {"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabcd", "400 Bad Request"},
 		"too long":     {"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 20\r\n\r\n01234567890123456789", "413 Request Entity Too Large"},
 	} {
 		t.Run(name, func(t *testing.T) {
