@@ -1,8 +1,10 @@
 package listen
 
 import (
+	"cmp"
 	"context"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,7 +29,8 @@ type doors struct {
 // or while a write takes long.
 type conn struct {
 	net.Conn
-	of *doors
+	of   *doors
+	peer netip.Prefix
 
 	// doors.mu guards these fields. since is the last time at which a handler
 	// started while no other ran, or the last one returned. sending is the start
@@ -67,11 +70,11 @@ func (d *doors) admit(inner net.Conn) *conn {
 	if s, is := inner.(interface{ SetWriteBuffer(int) error }); is {
 		_ = s.SetWriteBuffer(sendBuffer) // without it, a slow client costs more memory
 	}
-	c := &conn{Conn: inner, of: d, since: time.Now()}
+	c := &conn{Conn: inner, of: d, peer: peerOf(inner), since: time.Now()}
 	d.mu.Lock()
 	var out *conn
 	if len(d.all) >= d.most {
-		if out = d.longestWaiting(c.since); out == nil {
+		if out = d.makesRoom(c); out == nil {
 			d.mu.Unlock()
 			drop(inner)
 			return nil
@@ -86,24 +89,48 @@ func (d *doors) admit(inner net.Conn) *conn {
 	return c
 }
 
-// longestWaiting returns the connection that has waited for its client for the
-// longest time. Connections without a request come first, and then those whose
-// client has not read for slowAfter. If there is none, it returns nil. The caller
-// holds d.mu.
-func (d *doors) longestWaiting(now time.Time) *conn {
-	var idle, slow *conn
+// makesRoom returns the connection that leaves for the new one: of those that wait
+// for their clients, one of the peer with the most connections. Of these, those
+// without a request come first, and then those whose client has not read for
+// slowAfter, each the one that has waited longest. If none waits, it returns nil.
+// The caller holds d.mu.
+func (d *doors) makesRoom(enters *conn) *conn {
+	held := map[netip.Prefix]int{enters.peer: 1}
 	for c := range d.all {
-		switch {
-		case c.busy == 0 && (idle == nil || c.since.Before(idle.since)):
-			idle = c
-		case c.busy > 0 && !c.sending.IsZero() && now.Sub(c.sending) > slowAfter && (slow == nil || c.sending.Before(slow.sending)):
-			slow = c
+		held[c.peer]++
+	}
+	var out *conn
+	for c := range d.all {
+		if c.busy > 0 && (c.sending.IsZero() || enters.since.Sub(c.sending) <= slowAfter) {
+			continue
+		}
+		if out == nil || cmp.Or(cmp.Compare(held[out.peer], held[c.peer]), cmp.Compare(c.busy, 0)-cmp.Compare(out.busy, 0), c.waits().Compare(out.waits())) < 0 {
+			out = c
 		}
 	}
-	if idle != nil {
-		return idle
+	return out
+}
+
+// waits returns the time since which a connection waits for its client.
+func (c *conn) waits() time.Time {
+	if c.busy > 0 {
+		return c.sending
 	}
-	return slow
+	return c.since
+}
+
+// peerOf returns the addresses that count as one client with that of a connection:
+// an address of IPv4 alone, and the 64 bits of a network of IPv6, whose machines
+// choose the rest. Every user has all addresses of loopback, so these and Unix
+// sockets count as one client.
+func peerOf(c net.Conn) netip.Prefix {
+	tcp, is := c.RemoteAddr().(*net.TCPAddr)
+	if !is || tcp.IP.IsLoopback() {
+		return netip.Prefix{}
+	}
+	at := tcp.AddrPort().Addr().Unmap().WithZone("")
+	peer, _ := at.Prefix(min(at.BitLen(), 64)) // an address without bits is the zero Prefix
+	return peer
 }
 
 // drop closes a connection at once. The kernel does not keep what the client has

@@ -17,8 +17,9 @@ import (
 type Options struct {
 	Handler http.Handler
 	// Connections is the maximum number of connections at a time. A new
-	// connection above it closes the one that has waited longest for its client.
-	// If all connections are busy, the new one is closed.
+	// connection above it closes one that waits for its client: of the client with
+	// the most connections, the one that has waited longest. If all connections
+	// are busy, the new one is closed.
 	Connections int
 	// Patience is the time that a client may take to send a request with its
 	// body, or to read an answer. A handler that answers for longer sets a write
