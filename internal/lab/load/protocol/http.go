@@ -45,6 +45,7 @@ var (
 	errNotHTTP   = errors.New("not an HTTP/1 status line")
 	errBareLF    = errors.New("the lines of the header end with LF alone: want CRLF")
 	errChunkSize = errors.New("chunk size is not a hexadecimal number")
+	errDataEnd   = errors.New("the data do not end with CRLF where their length says")
 
 	headEnd          = []byte("\r\n\r\n")
 	bareHeadEnd      = []byte("\n\n")
@@ -124,12 +125,13 @@ func (r *HTTP) EOF() bool { return r.part == inBodyUntilClose }
 
 // parseHead parses the status line and the header lines, each with its CRLF.
 func (r *HTTP) parseHead(head []byte) error {
-	// "HTTP/1.1 200 OK"
-	if len(head) < len("HTTP/1.1 200") || !bytes.HasPrefix(head, statusLineBegin) || head[8] != ' ' {
+	// "HTTP/1.1 200 OK", or without the reason: some servers then also leave out the space
+	if len(head) < len("HTTP/1.1 200\r\n") || !bytes.HasPrefix(head, statusLineBegin) || head[8] != ' ' || head[12] != ' ' && head[12] != '\r' {
 		return errNotHTTP
 	}
+	_, minor := parseDecimal(head[7:8])
 	status, ok := parseDecimal(head[9:12])
-	if !ok || status < 100 {
+	if !minor || !ok || status < 100 {
 		return errNotHTTP
 	}
 	r.status = int(status)
@@ -144,9 +146,15 @@ func (r *HTTP) parseHead(head []byte) error {
 		if colon < 0 {
 			continue
 		}
-		name, value := line[:colon], bytes.TrimSpace(line[colon+1:])
+		name, value := bytes.TrimRight(line[:colon], " \t"), bytes.TrimSpace(line[colon+1:])
+		counts := bytes.EqualFold(name, contentLength) || bytes.EqualFold(name, transferEncoding) || bytes.EqualFold(name, connectionHeader)
 		switch {
+		case counts && len(name) < colon: // RFC 9112, section 5.1: clients read it in different ways
+			return fmt.Errorf("header %.100q: white space before the colon", line)
 		case bytes.EqualFold(name, contentLength):
+			if len(value) == 0 {
+				return errors.New(`content-length "" is not a number`)
+			}
 			for item := range listItems(value) {
 				n, ok := parseDecimal(item)
 				if !ok {
@@ -259,9 +267,11 @@ func (r *HTTP) feedChunks(p []byte) (done bool, err error) {
 				r.remaining += int64(len(lineEnd))
 			}
 		case inChunkData:
-			n := min(r.remaining, int64(len(p)-i))
-			r.remaining -= n
-			i += int(n) - 1
+			rest, err := skipData(&r.remaining, p[i:])
+			if err != nil {
+				return false, err
+			}
+			i = len(p) - len(rest) - 1
 			if r.remaining == 0 {
 				r.part, r.digits = inChunkSize, 0
 			}
@@ -284,6 +294,19 @@ func (r *HTTP) feedChunks(p []byte) (done bool, err error) {
 		}
 	}
 	return false, nil
+}
+
+// skipData passes over data that end with CRLF, and returns what follows them in p. left
+// has the number of their bytes that are still to come, with those of the CRLF.
+func skipData(left *int64, p []byte) (rest []byte, err error) {
+	n := min(*left, int64(len(p)))
+	for i := max(*left-int64(len(lineEnd)), 0); i < n; i++ {
+		if p[i] != lineEnd[int64(len(lineEnd))-*left+i] {
+			return nil, errDataEnd
+		}
+	}
+	*left -= n
+	return p[n:], nil
 }
 
 // parseDecimal parses a non-negative number of at most 18 digits.

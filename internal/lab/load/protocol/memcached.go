@@ -26,9 +26,9 @@ func (m *Memcached) Feed(p []byte) (done bool, err error) {
 			return false, errExtra
 		}
 		if m.data > 0 {
-			n := min(m.data, int64(len(p)))
-			m.data -= n
-			p = p[n:]
+			if p, err = skipData(&m.data, p); err != nil {
+				return false, err
+			}
 			continue
 		}
 		var line []byte

@@ -35,9 +35,9 @@ func (r *Redis) Feed(p []byte) (done bool, err error) {
 			return false, errExtra
 		}
 		if r.bulk > 0 {
-			n := min(r.bulk, int64(len(p)))
-			r.bulk -= n
-			p = p[n:]
+			if p, err = skipData(&r.bulk, p); err != nil {
+				return false, err
+			}
 			continue
 		}
 		var line []byte
