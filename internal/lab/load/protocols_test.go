@@ -109,15 +109,33 @@ func TestAServiceIsReadyWhenItAnswersWell(t *testing.T) {
 }
 
 func TestURLsOfOtherServicesAreRefused(t *testing.T) {
-	for _, bad := range []string{"", "ftp://host/", "redis://", "redis://user@host", "redis://host/3", "memcached:host", "https://host/", "rediss://host", "localhost:8000", "http:///x", "127.0.0.1:80", "redis://host?x=1", "postgres://host/db", "postgres://user@host"} {
+	for _, bad := range []string{"", "ftp://host/", "redis://", "redis://user@host", "redis://host/3", "memcached:host", "https://host/", "rediss://host", "localhost:8000", "http:///x", "127.0.0.1:80", "redis://host?x=1", "http://user@host/", "postgres://host/db", "postgres://user@host"} {
 		if err := protocol.Check(bad); err == nil || !strings.Contains(err.Error(), "redis://HOST[:PORT]") {
 			t.Errorf("%q: error %v", bad, err)
 		}
 	}
-	for _, good := range []string{"http://h", "http://[::1]:80/x?y", "redis://h:1", "memcached://h/", "postgres://u@h/db?query=SELECT%201"} {
+	for _, good := range []string{"http://h", "http://[::1]:80/x?y", "redis://h:1", "memcached://h/", "postgres://u@h/db?query=SELECT%201", "postgres://u@h:5432/db?query=SELECT%20%27a@b%27", "http://h:80/a@b:c"} {
 		if err := protocol.Check(good); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestNoMessageShowsAPassword has URLs with a password, right and wrong in other ways.
+// The load sends no password, so it refuses them.
+func TestNoMessageShowsAPassword(t *testing.T) {
+	for _, bad := range []string{
+		"http://user:secret@host/", "http://:secret@host/x?y", "https://user:secret@host/", "ftp://user:secret@host/", "redis://:secret@host", "memcached://u:secret@host",
+		"postgres://user:secret@host/db", "http://user:secret@host:99999/", "http://user:secret%@host/", "http://user:secret#x@host/", "http://user:@secret@host/", "user:secret@host",
+		"http://user:secret@", "http://user:a/secret@host/", "user:a/b@secret@host", "//user:secret@host/",
+	} {
+		_, err := Run(t.Context(), Config{URL: bad, Rate: 1, Duration: time.Second})
+		if err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "http://HOST[:PORT]") {
+			t.Errorf("%q: error %v", bad, err)
+		}
+	}
+	if err := protocol.Check("http://user:secret@host/x"); err == nil || !strings.Contains(err.Error(), `url "http://user:xxxxx@host/x": the load sends no password: want http://`) {
+		t.Errorf("error %v", err)
 	}
 }
 

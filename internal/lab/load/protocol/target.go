@@ -43,7 +43,8 @@ type protocol struct {
 }
 
 var protocols = []protocol{
-	{scheme: "http", form: "http://HOST[:PORT]/PATH", port: "80", answer: func() Answer { return &HTTP{} }},
+	{scheme: "http", form: "http://HOST[:PORT]/PATH", port: "80", answer: func() Answer { return &HTTP{} },
+		fits: func(u *url.URL) bool { return u.User == nil }},
 	{scheme: "redis", form: "redis://HOST[:PORT]", port: "6379", ping: "*1\r\n$4\r\nPING\r\n", answer: func() Answer { return &Redis{} }, fits: isBare,
 		get: func(key string) []byte { return redisCommand("GET", key) },
 		set: func(key string) []byte { return redisCommand("SET", key, strings.Repeat("x", cacheValue)) }},
@@ -81,11 +82,16 @@ func parseURL(rawURL string) (*url.URL, protocol, error) {
 	u, err := url.Parse(rawURL)
 	switch {
 	case !strings.Contains(rawURL, "://"):
-		return nil, protocol{}, fmt.Errorf("url %.200q names no protocol: want %s", rawURL, forms())
+		return nil, protocol{}, fmt.Errorf("url %.200q names no protocol: want %s", shown(rawURL), forms())
+	case err != nil && strings.Contains(rawURL, "@"): // err can quote a part of a password
+		return nil, protocol{}, fmt.Errorf("url %.200q cannot be parsed: want %s", shown(rawURL), forms())
 	case err != nil:
 		return nil, protocol{}, err
 	case u.Scheme == "https" || u.Scheme == "rediss":
-		return nil, protocol{}, fmt.Errorf("url %.200q: the load has no TLS: want %s", rawURL, forms())
+		return nil, protocol{}, fmt.Errorf("url %.200q: the load has no TLS: want %s", shown(rawURL), forms())
+	}
+	if _, password := u.User.Password(); password {
+		return nil, protocol{}, fmt.Errorf("url %.200q: the load sends no password: want %s", shown(rawURL), forms())
 	}
 	if port := u.Port(); port != "" {
 		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
@@ -98,6 +104,27 @@ func parseURL(rawURL string) (*url.URL, protocol, error) {
 		}
 	}
 	return nil, protocol{}, fmt.Errorf("url %.200q: want %s", rawURL, forms())
+}
+
+// shown returns a URL as messages show it: with xxxxx in place of a password. If the
+// URL cannot be parsed, it hides all that may be a password.
+func shown(rawURL string) string {
+	u, err := url.Parse(rawURL)
+	if err == nil && u.Opaque == "" && u.Scheme != "" {
+		if _, password := u.User.Password(); password {
+			return u.Redacted()
+		}
+		return rawURL
+	}
+	at := strings.LastIndexByte(rawURL, '@')
+	if at < 0 {
+		return rawURL
+	}
+	scheme, _, named := strings.Cut(rawURL[:at], "://")
+	if !named {
+		return "xxxxx" + rawURL[at:]
+	}
+	return scheme + "://xxxxx" + rawURL[at:]
 }
 
 // forms lists the URLs that Parse accepts.
