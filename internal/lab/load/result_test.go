@@ -201,6 +201,41 @@ func TestFailedConnectsBringHints(t *testing.T) {
 	}
 }
 
+// TestNoLatencyIsPrintedWithoutAnAnswer has runs whose requests all failed or were never
+// sent.
+func TestNoLatencyIsPrintedWithoutAnAnswer(t *testing.T) {
+	none := strings.Repeat("         -", 7) + "\n"
+	for name, c := range map[string]struct {
+		fate uint32
+		lag  bool
+	}{
+		"failed": {noLatency, true}, "unsent": {unsent, false},
+	} {
+		r := resultOf(t, 100, func(_ int, latency, lag *uint32) {
+			if *latency = c.fate; !c.lag {
+				*lag = noLag
+			}
+		})
+		var got strings.Builder
+		if err := r.WriteText(&got); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(got.String(), "  latency   "+none) || !strings.Contains(got.String(), "  from send "+none) || strings.Contains(got.String(), "  client lag"+none) == c.lag {
+			t.Errorf("%s:\n%s", name, got.String())
+		}
+	}
+	// A part of the requests failed, and the others count.
+	some := resultOf(t, 100, func(i int, latency, _ *uint32) {
+		if i > 0 {
+			*latency = noLatency
+		}
+	})
+	var got strings.Builder
+	if err := some.WriteText(&got); err != nil || !strings.Contains(got.String(), "  latency        100µs") || strings.Contains(got.String(), none) {
+		t.Errorf("error %v:\n%s", err, got.String())
+	}
+}
+
 func TestResultAsText(t *testing.T) {
 	r := resultOf(t, 1000, func(i int, latency, lag *uint32) {
 		if i%100 < 2 {

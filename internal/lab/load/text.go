@@ -24,11 +24,17 @@ func (r *Result) WriteText(w io.Writer) error {
 	fmt.Fprintf(&b, "%v of load on %s%s, %s\n", r.Length.Round(time.Millisecond), r.URL, at, kind)
 	fmt.Fprintf(&b, "  %d connections, CPUs %v, warm-up %v left out\n\n", r.Connections, r.CPUs, r.Warmup)
 
-	row := func(name string, l Latency) {
-		fmt.Fprintf(&b, "  %-10s %9s %9s %9s %9s %9s %9s %9s\n", name,
-			micros(l.Mean), micros(l.P50), micros(l.P75), micros(l.P90), micros(l.P99), micros(l.P999), micros(l.Max))
+	columns := func(name string, cells ...any) {
+		fmt.Fprintf(&b, "  %-10s %9s %9s %9s %9s %9s %9s %9s\n", append([]any{name}, cells...)...)
 	}
-	fmt.Fprintf(&b, "  %-10s %9s %9s %9s %9s %9s %9s %9s\n", "", "mean", "50%", "75%", "90%", "99%", "99.9%", "max")
+	row := func(name string, l Latency) {
+		if l == (Latency{}) { // no request has this time
+			columns(name, "-", "-", "-", "-", "-", "-", "-")
+			return
+		}
+		columns(name, micros(l.Mean), micros(l.P50), micros(l.P75), micros(l.P90), micros(l.P99), micros(l.P999), micros(l.Max))
+	}
+	columns("", "mean", "50%", "75%", "90%", "99%", "99.9%", "max")
 	row("latency", r.Latency)
 	if r.Spoiled > 0 {
 		row("all", r.WithStalls)
