@@ -37,7 +37,7 @@ type behaviour struct {
 	stall, stallEvery time.Duration
 	delay             time.Duration // before each answer
 	hangUpAfter       int           // number of answers on a connection; the server closes it after the next request; 0: never
-	idleClose         time.Duration // closes a connection after this time without a request
+	idleClose         time.Duration // closes a connection after this time without a request; a greeting comes first, however long it takes
 	silent            bool
 	closes            bool // the connection after each answer
 }
@@ -92,7 +92,7 @@ func (s *server) serve(c net.Conn) {
 	defer c.Close()
 	in := bufio.NewReader(c)
 	for n := 1; ; n++ {
-		if s.idleClose > 0 {
+		if s.idleClose > 0 && (n > 1 || s.scheme != "postgres") {
 			_ = c.SetReadDeadline(time.Now().Add(s.idleClose))
 		}
 		answer, err := s.request(in)
