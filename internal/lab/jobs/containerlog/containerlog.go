@@ -43,7 +43,8 @@ type Summary struct {
 	// wrong with the first of them.
 	Damaged int
 	Damage  string
-	// Truncated is true if the log ends within a record.
+	// Truncated is true if the log ends within a record, or could do so: a record of
+	// the Container Runtime Interface is whole only with its LF. Its text is left out.
 	Truncated bool
 }
 
@@ -53,15 +54,20 @@ type record struct {
 	stream string
 	text   string
 	part   bool // the next record of the stream continues the text
+	closed bool // it is whole without an LF: a JSON object
 }
 
 // Read reads a log, and calls line for each line that the container printed, with the
-// time of its last record. It never fails: the Summary says what could not be read.
+// time of its last record. It never fails: the Summary says what could not be read. A
+// damaged record also ends the line that its stream has begun, or that of each stream if
+// its stream is not known: what comes next may not be the rest of this line. The begin of
+// such a line is left out.
 func Read(r io.Reader, line func(at time.Time, text string)) Summary {
 	in := bufio.NewReaderSize(r, 64<<10)
 	s := Summary{}
-	parts := map[string]*joined{}
-	damaged := func(number int, err error) {
+	parts := streams{}
+	damaged := func(number int, stream string, err error) {
+		parts.drop(stream)
 		if s.Damaged++; s.Damaged == 1 {
 			s.Damage = fmt.Sprintf("line %d: %v", number, err)
 		}
@@ -70,7 +76,7 @@ func Read(r io.Reader, line func(at time.Time, text string)) Summary {
 	for number := 1; ; number++ {
 		text, ends, err := readLine(in)
 		if err != nil {
-			damaged(number, err)
+			damaged(number, "", err)
 			if !errors.Is(err, errLong) {
 				break
 			}
@@ -79,19 +85,20 @@ func Read(r io.Reader, line func(at time.Time, text string)) Summary {
 		if text == "" && !ends {
 			break
 		}
-		if number == 1 {
+		if s.Records == 0 { // the first record that can be read decides
 			windows = strings.HasSuffix(text, "\r")
 		}
 		if windows {
 			text = strings.TrimSuffix(text, "\r")
 		}
 		rec, err := parse(text)
+		if !ends && (err != nil || !rec.closed) {
+			s.Truncated = true
+			parts.drop(rec.stream)
+			break
+		}
 		if err != nil {
-			if !ends {
-				s.Truncated = true
-				break
-			}
-			damaged(number, err)
+			damaged(number, rec.stream, err)
 			continue
 		}
 		s.note(rec.at, number)
@@ -106,17 +113,33 @@ func Read(r io.Reader, line func(at time.Time, text string)) Summary {
 		}
 	}
 	// A process may end without the end of its last line.
+	for _, p := range parts.open() {
+		line(p.at, p.take())
+	}
+	return s
+}
+
+// streams has the line that each stream of a container has begun.
+type streams map[string]*joined
+
+// drop forgets the line that a stream has begun, or that of each stream if it is "".
+func (s streams) drop(stream string) {
+	if stream == "" {
+		clear(s)
+	}
+	delete(s, stream)
+}
+
+// open returns the lines that have no end, in the order of time.
+func (s streams) open() []*joined {
 	var open []*joined
-	for _, p := range parts {
+	for _, p := range s {
 		if len(p.text) > 0 {
 			open = append(open, p)
 		}
 	}
 	slices.SortFunc(open, func(a, b *joined) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(string(a.text), string(b.text))) })
-	for _, p := range open {
-		line(p.at, p.take())
-	}
-	return s
+	return open
 }
 
 func (s *Summary) note(at time.Time, number int) {
@@ -174,7 +197,9 @@ func readLine(in *bufio.Reader) (line string, ends bool, err error) {
 	}
 }
 
-// parse reads a record in either format.
+// parse reads a record in either format. The record of an error has its stream, if this
+// is known. A line whose time is damaged can hold parts of two records, so its stream is
+// not known.
 func parse(line string) (record, error) {
 	if strings.HasPrefix(line, "{") {
 		return parseDocker(line)
@@ -189,15 +214,19 @@ func parse(line string) (record, error) {
 	}
 	stream, rest, _ := strings.Cut(rest, " ")
 	tag, text, tagged := strings.Cut(rest, " ")
-	if stream != "stdout" && stream != "stderr" || !tagged && tag == "" {
-		return record{}, fmt.Errorf("stream %.40q: want stdout or stderr, a tag and the text", stream)
+	rec := record{at: at.UTC()}
+	if stream == "stdout" || stream == "stderr" {
+		rec.stream = stream
+	}
+	if rec.stream == "" || !tagged && tag == "" {
+		return rec, fmt.Errorf("stream %.40q: want stdout or stderr, a tag and the text", stream)
 	}
 	first, _, _ := strings.Cut(tag, ":") // more tags may follow
-	part := first == "P"
-	if !part {
+	if rec.part = first == "P"; !rec.part {
 		text = strings.TrimSuffix(text, "\r")
 	}
-	return record{at.UTC(), stream, text, part}, nil
+	rec.text = text
+	return rec, nil
 }
 
 func parseDocker(line string) (record, error) {
@@ -210,8 +239,8 @@ func parseDocker(line string) (record, error) {
 		return record{}, fmt.Errorf("it begins with %.40q: want a JSON object with log and time", line)
 	}
 	if entry.Time.IsZero() {
-		return record{}, errors.New("the JSON object has no time")
+		return record{stream: entry.Stream}, errors.New("the JSON object has no time")
 	}
 	text, whole := strings.CutSuffix(entry.Log, "\n")
-	return record{entry.Time.UTC(), entry.Stream, text, !whole}, nil
+	return record{at: entry.Time.UTC(), stream: entry.Stream, text: text, part: !whole, closed: true}, nil
 }

@@ -71,6 +71,75 @@ func TestADamagedLineLosesOnlyItself(t *testing.T) {
 	}
 }
 
+// TestADamagedRecordEndsTheLineItMayBelongTo damages the record between two parts. The
+// text before and after it is never one line.
+func TestADamagedRecordEndsTheLineItMayBelongTo(t *testing.T) {
+	out, end := cri(1, "stdout", "P", "frame= 1"), cri(4, "stdout", "F", "x")
+	for name, c := range map[string]struct {
+		log  string
+		want []string
+	}{
+		"NUL":               {cri(1, "stderr", "P", "elapsed 1") + out + strings.Repeat("\x00", 4096) + "\n" + cri(3, "stderr", "F", "2.5") + end, []string{"2.5", "x"}},
+		"long":              {cri(1, "stderr", "P", "elapsed 1") + out + cri(2, "stderr", "F", strings.Repeat("x", 2*maxRecord)) + cri(3, "stderr", "F", "2.5") + end, []string{"2.5", "x"}},
+		"docker":            {docker(1, "stderr", "elapsed 1") + `{"log":"x","ti` + "\n" + docker(3, "stderr", "2.5\n"), []string{"2.5"}},
+		"its stream":        {out + cri(1, "stderr", "P", "elapsed 1") + "2026-03-17T10:24:02Z stderr\n" + cri(3, "stderr", "F", "2.5") + end, []string{"2.5", "frame= 1x"}},
+		"its stream, JSON":  {out + docker(1, "stderr", "elapsed 1") + `{"log":"x","stream":"stderr"}` + "\n" + docker(3, "stderr", "2.5\n") + end, []string{"2.5", "frame= 1x"}},
+		"at the end":        {cri(1, "stderr", "F", "a") + cri(1, "stderr", "P", "elapsed 1") + "x\n", []string{"a"}},
+		"two halves":        {cri(1, "stderr", "P", "elapsed 1") + "2026-03-" + cri(2, "stdout", "F", "b") + cri(3, "stderr", "F", "2.5"), []string{"2.5"}},
+		"before the part":   {"x\n" + cri(1, "stderr", "P", "a") + cri(3, "stderr", "F", "b"), []string{"ab"}},
+		"between two lines": {cri(1, "stderr", "P", "a") + cri(3, "stderr", "F", "b") + "x\n" + cri(3, "stderr", "F", "c"), []string{"ab", "c"}},
+	} {
+		if got, s := linesOf(strings.NewReader(c.log)); strings.Join(got, "|") != strings.Join(c.want, "|") || s.Damaged != 1 {
+			t.Errorf("%s: %.200q, %d damaged; want %q", name, got, s.Damaged, c.want)
+		}
+	}
+	broken := io.MultiReader(strings.NewReader(cri(1, "stderr", "F", "a")+cri(1, "stderr", "P", "frame= 1")), iotest.ErrReader(errors.New("input/output error")))
+	if got, s := linesOf(broken); strings.Join(got, "|") != "a" || s.Damaged != 1 {
+		t.Errorf("read error: %q, %+v", got, s)
+	}
+}
+
+// TestALogThatEndsWithinARecordIsTruncated cuts off the end of a log. Of a record that
+// is cut, no text counts: frame= 12 can be the begin of frame= 1234.
+func TestALogThatEndsWithinARecordIsTruncated(t *testing.T) {
+	first := cri(1, "stderr", "F", "a") + cri(1, "stdout", "P", "b")
+	for name, c := range map[string]struct {
+		log  string
+		want []string
+		cut  bool
+	}{
+		"in the text":      {first + strings.TrimSuffix(cri(2, "stderr", "F", "frame= 12"), "\n"), []string{"a", "b"}, true},
+		"in a last part":   {first + strings.TrimSuffix(cri(2, "stdout", "F", "frame= 12"), "\n"), []string{"a"}, true},
+		"in a part":        {first + strings.TrimSuffix(cri(2, "stdout", "P", "frame= 12"), "\n"), []string{"a"}, true},
+		"in the tag":       {first + "2026-03-17T10:24:02Z stdout F", []string{"a"}, true},
+		"in the stream":    {first + "2026-03-17T10:24:02Z std", []string{"a"}, true},
+		"in the time":      {first + "2026-03-17T10:24:0", []string{"a"}, true},
+		"in JSON":          {docker(1, "stderr", "a\n") + docker(1, "stderr", "b") + `{"log":"frame= 12`, []string{"a"}, true},
+		"behind JSON":      {docker(1, "stderr", "a\n") + strings.TrimSuffix(docker(2, "stderr", "frame= 12\n"), "\n"), []string{"a", "frame= 12"}, false},
+		"behind a record":  {first, []string{"a", "b"}, false},
+		"the only record":  {"2026-03-17T10:24:02Z stderr F x", nil, true},
+		"nothing in a log": {"", nil, false},
+	} {
+		if got, s := linesOf(strings.NewReader(c.log)); strings.Join(got, "|") != strings.Join(c.want, "|") || s.Truncated != c.cut || s.Damaged > 0 {
+			t.Errorf("%s: %q, %+v; want %q", name, got, s, c.want)
+		}
+	}
+}
+
+// TestLineEndsOfWindowsAreKnownBehindADamagedLine has a log whose first line cannot be
+// read. In a log with LF, a CR at the end of a part belongs to the text.
+func TestLineEndsOfWindowsAreKnownBehindADamagedLine(t *testing.T) {
+	parts := cri(1, "stderr", "F", "x") + cri(1, "stderr", "P", "12") + cri(2, "stderr", "F", "34")
+	for name, bad := range map[string]string{"long": strings.Repeat("x", 2*maxRecord), "NUL": "\x00\x00", "NUL and CR": "\x00\r"} {
+		if got, _ := linesOf(strings.NewReader(bad + "\n" + strings.ReplaceAll(parts, "\n", "\r\n"))); strings.Join(got, "|") != "x|1234" {
+			t.Errorf("%s: %q", name, got)
+		}
+		if got, _ := linesOf(strings.NewReader(bad + "\n" + cri(1, "stderr", "F", "x") + cri(1, "stderr", "P", "1\r") + cri(2, "stderr", "F", "2"))); strings.Join(got, "|") != "x|1\r2" {
+			t.Errorf("%s, then a CR at the end of a part: %q", name, got)
+		}
+	}
+}
+
 func TestAStepOfTheClockIsSeen(t *testing.T) {
 	for name, c := range map[string]struct {
 		seconds []int
