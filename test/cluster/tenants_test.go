@@ -98,6 +98,8 @@ func (h *chart) tenantTakesNothing() {
 		"own CPUs of less than one":           {tenantPod("x", "tenant-a", lsr, "", cpu), nil, "want a whole number"},
 		"a priority by its label":             {tenantPod("x", "tenant-b", ", labels: {koordinator.sh/priority-class: koord-prod}", "", cpu), nil, refused + "the priority koord-prod"},
 		"a priority by its class":             {tenantPod("x", "tenant-b", "", ", priorityClassName: koord-prod", cpu), nil, refused + "the priority koord-prod"},
+		"a priority below a lower label":      {tenantPod("x", "tenant-b", ", labels: {koordinator.sh/priority-class: koord-mid}", ", priorityClassName: koord-prod", cpu), nil, refused + "the priority koord-prod"},
+		"batch work that names no class":      {tenantPod("x", "tenant-b", ", labels: {koordinator.sh/priority-class: koord-batch}", "", ""), nil, refused + "batch work above its requests"},
 		"an objective":                        {tenantPod("x", "tenant-b", `, annotations: {tenon.sh/objective: '{"runQueueDelay": "1ms"}'}`, "", cpu), nil, refused + "objectives"},
 		"an objective of a running pod":       {"", patch("tenant-b", "plain", `{"metadata":{"annotations":{"tenon.sh/objective":"{}"}}}`), refused + "objectives"},
 		"no evictions of a running pod":       {"", patch("tenant-b", "job", `{"metadata":{"annotations":{"koordinator.sh/eviction-policy":"[]"}}}`), refused + "settings of its own"},

@@ -44,6 +44,13 @@ func Priority(p *corev1.Pod) PriorityClass {
 			return PriorityClass(word)
 		}
 	}
+	return PriorityOfNumber(p)
+}
+
+// PriorityOfNumber returns the priority class to which the pod's priority
+// belongs, whatever its label says. Schedulers order and preempt pods by this
+// number. PriorityOfNumber returns "" if the pod has none, or one outside Bands.
+func PriorityOfNumber(p *corev1.Pod) PriorityClass {
 	if p.Spec.Priority == nil {
 		return ""
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,7 +29,7 @@ func TestNamespacesSayWhatTheirPodsMayAskFor(t *testing.T) {
 		return n.Name
 	}
 	plain, marked, guarded := space("plain", nil), space("marked", map[string]string{may: "true"}),
-		space("guarded", map[string]string{webhooks.LabelRequired: "true", tenant.LabelPrefix + "own-cpus": "false", tenant.LabelPrefix + "LS": "false"})
+		space("guarded", map[string]string{webhooks.LabelRequired: "true", tenant.LabelPrefix + "own-cpus": "false", tenant.LabelPrefix + "LS": "false", tenant.LabelPrefix + "batch-above-requests": "false"})
 	create := func(space, class string, list corev1.ResourceList) error {
 		p := s.pod(class, list)
 		p.Namespace = space
@@ -47,6 +48,18 @@ func TestNamespacesSayWhatTheirPodsMayAskFor(t *testing.T) {
 	s.must(create(plain, "LSR", two))
 	s.refused(create(guarded, "LSE", two), `own CPUs (2): `)
 	s.refused(create(guarded, "", two), "class LS, which this pod gets because it names no class")
+	s.refused(create(guarded, "", nil), "batch work above its requests, which a pod without a class and without requests is")
+	// The schedulers order by the number, whatever the label says.
+	s.must(s.client.Create(s.ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: s.name}, Value: 9500}))
+	defer func() {
+		s.must(s.client.Delete(s.ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: s.name}}))
+	}()
+	ranked := s.pod("LS", two)
+	ranked.Namespace, ranked.Spec.PriorityClassName, ranked.Labels["koordinator.sh/priority-class"] = space("ranked", map[string]string{tenant.LabelPrefix + "koord-prod": "false"}), s.name, "koord-mid"
+	s.waitUntil("the API server knows the priority", now, func() bool {
+		err := s.client.Create(s.ctx, ranked.DeepCopy())
+		return err != nil && strings.Contains(err.Error(), "may not have the priority koord-prod")
+	})
 	s.must(create(guarded, "BE", listOf("cpu", "1", "memory", "16Mi")))
 	s.refused(s.client.Create(s.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name + "-wrong", Labels: map[string]string{"allow.tenon.sh/own-cpu": "false"}}}), "did you mean allow.tenon.sh/own-cpus?")
 

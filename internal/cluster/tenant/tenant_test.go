@@ -68,6 +68,11 @@ func TestWhatAPodAsksForIsRefusedByOneRight(t *testing.T) {
 		"BE without a label":           {pod(t, "", "", ""), "BE", "metadata.labels[koordinator.sh/qosClass]: "},
 		"a priority by its label":      {pod(t, "koordinator.sh/priority-class: koord-prod", "", two), "koord-prod", "metadata.labels[koordinator.sh/priority-class]: "},
 		"a priority by its number":     {priority(pod(t, "", "", two), 9500), "koord-prod", "spec.priorityClassName: "},
+		"a number above its label":     {priority(pod(t, "koordinator.sh/priority-class: koord-mid", "", two), 9500), "koord-prod", "spec.priorityClassName: namespace \"team\" may not have the priority koord-prod"},
+		"a label above its number":     {priority(pod(t, "koordinator.sh/priority-class: koord-prod", "", two), 7500), "koord-prod", "metadata.labels[koordinator.sh/priority-class]: "},
+		"a number below its label":     {priority(pod(t, "koordinator.sh/priority-class: koord-prod", "", two), 3999), "koord-free", "spec.priorityClassName: "},
+		"an unknown label":             {priority(pod(t, "koordinator.sh/priority-class: mid", "", two), 9999), "koord-prod", "spec.priorityClassName: "},
+		"a number of no class":         {priority(pod(t, "koordinator.sh/priority-class: koord-mid", "", two), 10000), "koord-prod", ""},
 		"another priority":             {priority(pod(t, "", "", two), 5500), "koord-prod", ""},
 		"own CPUs by class":            {pod(t, lsr, "", two), OwnCPUs, "metadata.labels[koordinator.sh/qosClass]: namespace \"team\" may not have own CPUs (2)"},
 		"own CPUs by ACK's word":       {pod(t, "", `cpuset-scheduler: "true"`, two), OwnCPUs, "metadata.annotations[cpuset-scheduler]: "},
@@ -83,6 +88,17 @@ func TestWhatAPodAsksForIsRefusedByOneRight(t *testing.T) {
 		"batch work without amounts":   {pod(t, be, "", ""), BatchAboveRequests, "spec.containers[c].resources.limits[kubernetes.io/batch-cpu]: "},
 		"batch requests of its limits": {pod(t, be, "", batch), BatchAboveRequests, ""},
 		"batch work that keeps cpu":    {pod(t, be, "", two), BatchAboveRequests, ""},
+		"BE by default":                {pod(t, "", "", ""), BatchAboveRequests, "spec.containers[c].resources.limits[kubernetes.io/batch-cpu]: namespace \"team\" may not have batch work above its requests, which a pod without a class and without requests is: request cpu or memory, or write the label koordinator.sh/qosClass: BE and requests equal to limits for kubernetes.io/batch-cpu, or ask an administrator"},
+		"BE by a request of 0":         {pod(t, "", "", "requests: {cpu: 0, memory: 0}"), BatchAboveRequests, "spec.containers[c].resources.limits[kubernetes.io/batch-cpu]: "},
+		"BE by an empty label":         {pod(t, "koordinator.sh/qosClass: ''", "", ""), BatchAboveRequests, "spec.containers[c].resources.limits[kubernetes.io/batch-cpu]: "},
+		"BE by a low priority":         {priority(pod(t, "", "", ""), 5500), BatchAboveRequests, "spec.containers[c].resources.limits[kubernetes.io/batch-cpu]: "},
+		"LS by default":                {pod(t, "", "", "requests: {cpu: 1m}"), BatchAboveRequests, ""},
+		"LS without requests":          {pod(t, "koordinator.sh/qosClass: LS", "", ""), BatchAboveRequests, ""},
+		"batch work with a low cpu":    {pod(t, be, "", "requests: {cpu: 1m, memory: 1Gi}, limits: {cpu: 64, memory: 1Gi}"), BatchAboveRequests, "spec.containers[c].resources.limits[cpu]: "},
+		"batch work of little memory":  {pod(t, be, "", "requests: {cpu: 1, memory: 1Mi}, limits: {cpu: 1, memory: 1Ti}"), BatchAboveRequests, "spec.containers[c].resources.limits[memory]: "},
+		"batch work with limits only":  {pod(t, be, "", "limits: {cpu: 64, memory: 1Gi}"), BatchAboveRequests, ""},
+		"batch above, beside a range":  {pod(t, be, "", "requests: {cpu: 1, kubernetes.io/batch-cpu: 1, kubernetes.io/batch-memory: 1Gi}, limits: {cpu: 1, kubernetes.io/batch-cpu: 64k, kubernetes.io/batch-memory: 1Gi}"), BatchAboveRequests, "spec.containers[c].resources.limits[kubernetes.io/batch-cpu]: "},
+		"batch bounded, in a range":    {pod(t, be, "", "requests: {cpu: 1m, kubernetes.io/batch-cpu: 1k, kubernetes.io/batch-memory: 1Gi}, limits: {cpu: 1, kubernetes.io/batch-cpu: 1k, kubernetes.io/batch-memory: 1Gi}"), BatchAboveRequests, ""},
 	} {
 		with := Namespace{Name: "team", Labels: map[string]string{LabelPrefix + string(System): "true"}}
 		without := Namespace{Name: "team", Labels: map[string]string{LabelPrefix + string(System): "true", LabelPrefix + string(c.right): "false"}}
@@ -114,6 +130,10 @@ func TestAnUpdateIsRefusedOnlyForWhatItAdds(t *testing.T) {
 		old, now *corev1.Pod
 		want     Right // empty: admitted
 	}{
+		"BE by default, another label":    {pod(t, "", "", ""), pod(t, "app: web", "", ""), ""},
+		"a lower cpu limit of batch work": {pod(t, be, "", "requests: {cpu: 1m, memory: 1Gi}, limits: {cpu: 64, memory: 1Gi}"), pod(t, be, "", "requests: {cpu: 1m, memory: 1Gi}, limits: {cpu: 32, memory: 1Gi}"), ""},
+		"a cpu limit above its request":   {pod(t, be, "", two), pod(t, be, "", "requests: {cpu: 2, memory: 1Gi}, limits: {cpu: 2001m, memory: 1Gi}"), BatchAboveRequests},
+		"a limit of half a CPU more":      {pod(t, be, "", "requests: {cpu: 1, memory: 1Gi}, limits: {cpu: 1500m, memory: 1Gi}"), pod(t, be, "", "requests: {cpu: 1, memory: 1Gi}, limits: {cpu: 2, memory: 1Gi}"), BatchAboveRequests},
 		"nothing":                         {pod(t, lsr, "", of("2")), pod(t, lsr, "", of("2")), ""},
 		"another label":                   {pod(t, lsr, "", of("2")), pod(t, lsr+", app: web", "", of("2")), ""},
 		"more own CPUs":                   {pod(t, lsr, "", of("2")), pod(t, lsr, "", of("3")), OwnCPUs},
