@@ -62,7 +62,8 @@ func TestObjectivesBySelector(t *testing.T) {
 	c := cluster(t, map[string]string{keyObjective: `{"objectives": [
 		{"name": "checkout", "namespaces": ["shop", "shop-test"], "podSelector": {"matchLabels": {"app": "checkout"}}, "objective": {"runQueueDelay": "2ms"}},
 		{"namespaces": ["shop"], "objective": {"runQueueDelay": "20ms"}},
-		{"podSelector": {"matchExpressions": [{"key": "tier", "operator": "In", "values": ["front", "edge"]}]}, "objective": {"runQueueDelay": "5ms"}}],
+		{"podSelector": {"matchExpressions": [{"key": "tier", "operator": "In", "values": ["front", "edge"]}]}, "objective": {"runQueueDelay": "5ms"}},
+		{"podSelector": {"matchLabels": {"app.kubernetes.io/Name_1": "v1.2_A-b", "empty": ""}}, "objective": {"runQueueDelay": "7ms"}}],
 		"nodeConfigs": [{"nodeSelector": {"matchLabels": {"size": "big"}}, "objectives": [{"namespaces": ["shop"], "objective": {"runQueueDelay": "1ms"}}]}]}`})
 	if len(c.Notices()) > 0 {
 		t.Errorf("notices %q", c.Notices())
@@ -78,6 +79,7 @@ func TestObjectivesBySelector(t *testing.T) {
 		{"shop", nil, 20 * time.Millisecond},
 		{"web", map[string]string{"tier": "edge"}, 5 * time.Millisecond},
 		{"web", map[string]string{"app": "checkout"}, 0},
+		{"web", map[string]string{"app.kubernetes.io/Name_1": "v1.2_A-b", "empty": ""}, 7 * time.Millisecond},
 	} {
 		if got := nodeConfig(t, c, nil, nil).Objectives.Of(tc.namespace, tc.labels).RunQueueDelay.Or(0); got != tc.want {
 			t.Errorf("%s %v: %v, want %v", tc.namespace, tc.labels, got, tc.want)
@@ -94,15 +96,26 @@ func TestFaultsOfObjectivesBySelector(t *testing.T) {
 	last := cluster(t, map[string]string{keyObjective: `{"objectives": [{"namespaces": ["shop"], "objective": {"runQueueDelay": "2ms"}}]}`})
 	const o = `"objective": {"runQueueDelay": "2ms"}`
 	for text, want := range map[string]string{
-		`{"objectives": [{` + o + `}]}`:                                                                                         "objective-config.objectives[0]: it selects every pod of the cluster: want namespaces, or a podSelector with a label",
-		`{"objectives": [{"namespaces": [], "podSelector": {}, ` + o + `}]}`:                                                    "objective-config.objectives[0]: it selects every pod of the cluster: want namespaces, or a podSelector with a label",
-		`{"objectives": [{"namespaces": ["shop"], "podSelektor": {"a": 1}, ` + o + `}]}`:                                        "objective-config.objectives[0].podSelektor: unknown key: did you mean podSelector?",
-		`{"objectives": [{"namespaces": ["shop"], "namespaceSelector": {}, ` + o + `}]}`:                                        "objective-config.objectives[0].namespaceSelector: unknown key: want name, namespaces, podSelector, objective",
-		`{"objectives": [{"namespaces": [""], ` + o + `}]}`:                                                                     `objective-config.objectives[0].namespaces: "": want the name of a namespace`,
-		`{"objectives": [{"namespaces": ["shop"]}]}`:                                                                            "objective-config.objectives[0].objective: missing: want runQueueDelay",
-		`{"objectives": [{"namespaces": ["shop"], "objective": {}}]}`:                                                           "objective-config.objectives[0].objective: missing: want runQueueDelay",
-		`{"objectives": [{"podSelector": {"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}, ` + o + `}]}`: `objective-config.objectives[0].podSelector.matchExpressions[0].operator: "Gt": want one of In, NotIn, Exists, DoesNotExist`,
-		`{"objectives": [{"podSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}, ` + o + `}]}`:                  "objective-config.objectives[0].podSelector.matchExpressions[0].values: missing: want the values of the label",
+		`{"objectives": [{` + o + `}]}`:                                                                                                "objective-config.objectives[0]: it selects every pod of the cluster: want namespaces, or a podSelector with a label",
+		`{"objectives": [{"namespaces": [], "podSelector": {}, ` + o + `}]}`:                                                           "objective-config.objectives[0]: it selects every pod of the cluster: want namespaces, or a podSelector with a label",
+		`{"objectives": [{"namespaces": ["shop"], "podSelektor": {"a": 1}, ` + o + `}]}`:                                               "objective-config.objectives[0].podSelektor: unknown key: did you mean podSelector?",
+		`{"objectives": [{"namespaces": ["shop"], "namespaceSelector": {}, ` + o + `}]}`:                                               "objective-config.objectives[0].namespaceSelector: unknown key: want name, namespaces, podSelector, objective",
+		`{"objectives": [{"namespaces": [""], ` + o + `}]}`:                                                                            `objective-config.objectives[0].namespaces[0]: "": want the name of a namespace: 1 to 63 lower-case letters, digits and -, with a letter or digit at both ends`,
+		`{"objectives": [{"namespaces": ["*"], ` + o + `}]}`:                                                                           `objective-config.objectives[0].namespaces[0]: "*": want the name of a namespace: 1 to 63 lower-case letters, digits and -, with a letter or digit at both ends`,
+		`{"objectives": [{"namespaces": ["Shop"], ` + o + `}]}`:                                                                        `objective-config.objectives[0].namespaces[0]: "Shop": want the name of a namespace: 1 to 63 lower-case letters, digits and -, with a letter or digit at both ends`,
+		`{"objectives": [{"namespaces": ["web", "a.b"], ` + o + `}]}`:                                                                  `objective-config.objectives[0].namespaces[1]: "a.b": want the name of a namespace: 1 to 63 lower-case letters, digits and -, with a letter or digit at both ends`,
+		`{"objectives": [{"namespaces": ["-shop"], ` + o + `}]}`:                                                                       `objective-config.objectives[0].namespaces[0]: "-shop": want the name of a namespace: 1 to 63 lower-case letters, digits and -, with a letter or digit at both ends`,
+		`{"objectives": [{"namespaces": ["` + strings.Repeat("a", 64) + `"], ` + o + `}]}`:                                             `objective-config.objectives[0].namespaces[0]: "` + strings.Repeat("a", 64) + `": want the name of a namespace: 1 to 63 lower-case letters, digits and -, with a letter or digit at both ends`,
+		`{"objectives": [{"podSelector": {"matchLabels": {"a b": "c d"}}, ` + o + `}]}`:                                                `objective-config.objectives[0].podSelector.matchLabels["a b"]: "a b": want the key of a label: 1 to 63 letters, digits, -, _ and ., with a letter or digit at both ends, after an optional DNS name and /`,
+		`{"objectives": [{"podSelector": {"matchLabels": {"app": "c d"}}, ` + o + `}]}`:                                                `objective-config.objectives[0].podSelector.matchLabels[app]: "c d": want the value of a label: at most 63 letters, digits, -, _ and ., with a letter or digit at both ends`,
+		`{"objectives": [{"podSelector": {"matchLabels": {"a/b/c": "d"}}, ` + o + `}]}`:                                                `objective-config.objectives[0].podSelector.matchLabels[a/b/c]: "a/b/c": want the key of a label: 1 to 63 letters, digits, -, _ and ., with a letter or digit at both ends, after an optional DNS name and /`,
+		`{"objectives": [{"podSelector": {"matchLabels": {"A.io/b": "d"}}, ` + o + `}]}`:                                               `objective-config.objectives[0].podSelector.matchLabels[A.io/b]: "A.io/b": want the key of a label: 1 to 63 letters, digits, -, _ and ., with a letter or digit at both ends, after an optional DNS name and /`,
+		`{"objectives": [{"podSelector": {"matchExpressions": [{"key": "a*", "operator": "NotIn", "values": ["b"]}]}, ` + o + `}]}`:    `objective-config.objectives[0].podSelector.matchExpressions[0].key: "a*": want the key of a label: 1 to 63 letters, digits, -, _ and ., with a letter or digit at both ends, after an optional DNS name and /`,
+		`{"objectives": [{"podSelector": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b", "c d"]}]}, ` + o + `}]}`: `objective-config.objectives[0].podSelector.matchExpressions[0].values[1]: "c d": want the value of a label: at most 63 letters, digits, -, _ and ., with a letter or digit at both ends`,
+		`{"objectives": [{"namespaces": ["shop"]}]}`:                                                                                   "objective-config.objectives[0].objective: missing: want runQueueDelay",
+		`{"objectives": [{"namespaces": ["shop"], "objective": {}}]}`:                                                                  "objective-config.objectives[0].objective: missing: want runQueueDelay",
+		`{"objectives": [{"podSelector": {"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}, ` + o + `}]}`:        `objective-config.objectives[0].podSelector.matchExpressions[0].operator: "Gt": want one of In, NotIn, Exists, DoesNotExist`,
+		`{"objectives": [{"podSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}, ` + o + `}]}`:                         "objective-config.objectives[0].podSelector.matchExpressions[0].values: missing: want the values of the label",
 	} {
 		c, faults := ParseConfigMapOver(last, map[string]string{keyObjective: text})
 		if len(faults) != 1 || faults[0].String() != want {

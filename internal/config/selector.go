@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"tenon.sh/tenon/internal/config/nodeselect"
@@ -11,9 +12,18 @@ import (
 // checkSelector makes the checks of a selector that the struct tags cannot express. Koordinator
 // passes over an entry whose selector has such a fault, and uses the others.
 func (c *checker) checkSelector(s nodeselect.Selector, path string) {
+	for _, key := range slices.Sorted(maps.Keys(s.Labels)) {
+		at := fmt.Sprintf("%s.matchLabels[%s]", path, label(key))
+		c.want(at, key, nodeselect.IsKey(key), nodeselect.WantKey)
+		c.want(at, s.Labels[key], nodeselect.IsValue(s.Labels[key]), nodeselect.WantValue)
+	}
 	for i, r := range s.Expressions {
 		at := fmt.Sprintf("%s.matchExpressions[%d]", path, i)
 		c.need(at+".key", valueOf(r.Key) != "", "the name of a label")
+		c.want(at+".key", valueOf(r.Key), nodeselect.IsKey(valueOf(r.Key)), nodeselect.WantKey)
+		for k, value := range r.Values {
+			c.want(fmt.Sprintf("%s.values[%d]", at, k), value, nodeselect.IsValue(value), nodeselect.WantValue)
+		}
 		c.need(at+".operator", r.Operator.Known(), "one of In, NotIn, Exists, DoesNotExist")
 		switch op := valueOf(r.Operator); {
 		case (op == "In" || op == "NotIn") && len(r.Values) == 0:
@@ -21,6 +31,14 @@ func (c *checker) checkSelector(s nodeselect.Selector, path string) {
 		case (op == "Exists" || op == "DoesNotExist") && len(r.Values) > 0 && !c.bad[at+".values"]:
 			c.fault(at+".values", fmt.Sprintf("%d values: want none with the operator %s", len(r.Values), op))
 		}
+	}
+}
+
+// want adds a fault if the text of a field is not valid. A field has one fault at
+// most.
+func (c *checker) want(field, text string, valid bool, want string) {
+	if !valid && !c.bad[field] && !c.isFull() {
+		c.fault(field, quote(text)+": want "+want)
 	}
 }
 
@@ -46,8 +64,8 @@ func objectiveFaults(p objective.Pods) []Fault {
 	for i, e := range p.Objectives {
 		at := fmt.Sprintf("%s.objectives[%d]", keyObjective, i)
 		c.checkSelector(e.PodSelector, at+".podSelector")
-		if slices.Contains(e.Namespaces, "") {
-			c.fault(at+".namespaces", `"": want the name of a namespace`)
+		for k, name := range e.Namespaces {
+			c.want(fmt.Sprintf("%s.namespaces[%d]", at, k), name, nodeselect.IsNamespace(name), nodeselect.WantNamespace)
 		}
 		if e.SelectsAll() {
 			c.fault(at, "it selects every pod of the cluster: want namespaces, or a podSelector with a label")
