@@ -129,7 +129,7 @@ func peerOf(c net.Conn) netip.Prefix {
 		return netip.Prefix{}
 	}
 	at := tcp.AddrPort().Addr().Unmap().WithZone("")
-	peer, _ := at.Prefix(min(at.BitLen(), 64)) // an address without bits is the zero Prefix
+	peer, _ := at.Prefix(min(at.BitLen(), 64)) //nolint:errcheck // an address without bits is the zero Prefix
 	return peer
 }
 
