@@ -102,7 +102,7 @@ func HasSettings(t *Tree, path, controller string) (bool, error) {
 	}
 	files, err := os.ReadDir(dir)
 	if err != nil {
-		return false, fmt.Errorf("list cgroup %s: %w", printPath(path), cause(dir, err))
+		return false, fmt.Errorf("list cgroup %s: %w", printPath(path), lookCause(dir, "", err))
 	}
 	for _, f := range files {
 		if !isSetting(f, controller) {
@@ -163,7 +163,7 @@ func (h *hierarchy) inode(path string) (uint64, error) {
 	}
 	var st syscall.Stat_t
 	if err := syscall.Stat(dir, &st); err != nil {
-		return 0, fmt.Errorf("find cgroup %s: %w", printPath(path), cause(dir, err))
+		return 0, fmt.Errorf("find cgroup %s: %w", printPath(path), lookCause(dir, "", err))
 	}
 	return st.Ino, nil
 }

@@ -54,7 +54,7 @@ func (h *hierarchy) read(path, file string) (string, error) {
 	}
 	text, err := readFile(filepath.Join(dir, file))
 	if err != nil {
-		return "", fmt.Errorf("read %s in %s: %w", file, printPath(path), cause(dir, err))
+		return "", fmt.Errorf("read %s in %s: %w", file, printPath(path), lookCause(dir, file, err))
 	}
 	return strings.TrimSuffix(text, "\n"), nil
 }
@@ -156,6 +156,19 @@ func cause(dir string, err error) error {
 		return fmt.Errorf("%w: %w", ErrUnsupported, errno)
 	}
 	return errno
+}
+
+// lookCause does the same as cause for a file that is read, or for the directory
+// itself (""). The group may be removed and made again before cause looks for it.
+// So lookCause also adds ErrGone if what was missing is there now.
+func lookCause(dir, file string, err error) error {
+	var errno syscall.Errno
+	if errors.As(err, &errno) && (errno == syscall.ENOENT || errno == syscall.ENODEV) {
+		if _, err := os.Lstat(filepath.Join(dir, file)); file == "" || err == nil {
+			return fmt.Errorf("%w: %w", ErrGone, errno)
+		}
+	}
+	return cause(dir, err)
 }
 
 // exists reports whether dir is a directory. If it cannot find out, it returns

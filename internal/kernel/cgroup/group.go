@@ -201,7 +201,7 @@ func (h *hierarchy) children(path string) ([]string, error) {
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, fmt.Errorf("list cgroup %s: %w", printPath(path), cause(dir, err))
+		return nil, fmt.Errorf("list cgroup %s: %w", printPath(path), lookCause(dir, "", err))
 	}
 	var names []string
 	for _, e := range entries {

@@ -225,3 +225,40 @@ func TestRealGroupsTooDeepAreNamedAndPassedOver(t *testing.T) {
 		t.Errorf("RemoveAll: %v; the good group is there: %v", err, tree.Exists(good))
 	}
 }
+
+// TestAGroupMadeAgainIsGoneAndNotUnreadable removes a group and makes it again
+// while it is listed, as a user with a cgroup of their own can.
+func TestAGroupMadeAgainIsGoneAndNotUnreadable(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]error{"": ErrGone, "cgroup.procs": ErrGone, "cpu.max": ErrUnsupported} {
+		if err := lookCause(dir, file, &os.PathError{Op: "open", Err: syscall.ENOENT}); !errors.Is(err, want) {
+			t.Errorf("%q: %v, want %v", file, err, want)
+		}
+	}
+	h := &hierarchy{version: 2, mount: dir}
+	group := filepath.Join(dir, "group")
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = os.MkdirAll(group+"/child", 0o755)
+				_ = os.RemoveAll(group)
+			}
+		}
+	}()
+	for range 20_000 {
+		if _, err := h.children("group"); err != nil && !errors.Is(err, ErrGone) {
+			t.Error(err)
+			break
+		}
+	}
+	close(stop)
+	<-ended
+}

@@ -247,12 +247,12 @@ func (h *hierarchy) hasContent(path, file string) (bool, error) {
 	}
 	f, err := os.Open(filepath.Join(dir, file))
 	if err != nil {
-		return false, fmt.Errorf("read %s in %s: %w", file, printPath(path), cause(dir, err))
+		return false, fmt.Errorf("read %s in %s: %w", file, printPath(path), lookCause(dir, file, err))
 	}
 	defer f.Close()
 	n, err := f.Read(make([]byte, 1))
 	if err != nil && !errors.Is(err, io.EOF) {
-		return false, fmt.Errorf("read %s in %s: %w", file, printPath(path), cause(dir, err))
+		return false, fmt.Errorf("read %s in %s: %w", file, printPath(path), lookCause(dir, file, err))
 	}
 	return n > 0, nil
 }
