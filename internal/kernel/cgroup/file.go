@@ -198,6 +198,16 @@ func parseCount(text string) (int64, error) {
 	return int64(min(n, math.MaxInt64)), nil
 }
 
+// parseCounter reads a number that the kernel counts. It is never "max", and a
+// number above the largest int64 is a counter that has fallen below zero.
+func parseCounter(text string) (int64, error) {
+	n, known := numberOf(text, 1)
+	if !known {
+		return 0, fmt.Errorf("%q: want a number from 0 to %d", text, int64(math.MaxInt64))
+	}
+	return n, nil
+}
+
 // count prints a number in the format that parseCount reads.
 func count(n int64) string {
 	if n == math.MaxInt64 {
@@ -208,7 +218,7 @@ func count(n int64) string {
 
 // flatFile returns a parser of a flat keyed file: each line has a name and a
 // number. It returns the numbers with the given names, without those that are
-// missing, and fails only if one of these lines is damaged.
+// missing, and fails only if one of these lines is damaged or there twice.
 func flatFile(names ...string) func(text string) (map[string]int64, error) {
 	return func(text string) (map[string]int64, error) {
 		m := make(map[string]int64, len(names))
@@ -216,7 +226,10 @@ func flatFile(names ...string) func(text string) (map[string]int64, error) {
 			if !slices.Contains(names, key) {
 				continue
 			}
-			n, err := parseCount(value)
+			n, err := parseCounter(value)
+			if _, twice := m[key]; twice && err == nil {
+				err = errors.New("it is there twice")
+			}
 			if err != nil {
 				return nil, fmt.Errorf("line %s: %w", key, err)
 			}

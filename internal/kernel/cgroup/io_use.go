@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 
 	"tenon.sh/tenon/internal/model/unit"
@@ -67,8 +66,8 @@ func parseIOUse(text string) (IOUse, error) {
 // addBytes adds the number in text to *to. It returns an error if the number is
 // negative or the sum overflows.
 func addBytes(to *unit.Bytes, text string) error {
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 0 || n > math.MaxInt64-int64(*to) {
+	n, known := numberOf(text, 1)
+	if !known || n > math.MaxInt64-int64(*to) {
 		return errors.New("want a number of bytes")
 	}
 	*to += unit.Bytes(n)

@@ -98,11 +98,11 @@ func (t *Tree) MemoryCurrent(path string) (unit.Bytes, error) {
 	if err != nil {
 		return 0, err
 	}
-	b, err := parseBytes(strings.TrimSpace(text))
+	n, err := parseCounter(strings.TrimSpace(text))
 	if err != nil {
 		return 0, fmt.Errorf("parse %s in %s: %w", file, printPath(path), err)
 	}
-	return b, nil
+	return unit.Bytes(n), nil
 }
 
 // MemoryStat is the memory use of a group and the groups below it.
@@ -143,11 +143,20 @@ func memoryStat(text, prefix, anon, file string) (MemoryStat, error) {
 	if _, ok := m[prefix+anon]; !ok {
 		return MemoryStat{}, errors.New("no " + prefix + anon)
 	}
+	line := func(name string) flatNumber {
+		n, known := m[prefix+name]
+		return flatNumber{n: n, seen: known, known: known}
+	}
+	both, onAnon, onFile := line("workingset_refault"), line("workingset_refault_anon"), line("workingset_refault_file")
+	refaults, known := refaultsOf(both, onAnon, onFile)
+	if !known && (both.seen || onAnon.seen || onFile.seen) {
+		return MemoryStat{}, errors.New("the counters " + prefix + "workingset_refault do not give a sum")
+	}
 	return MemoryStat{
 		Anon: unit.Bytes(m[prefix+anon]), File: unit.Bytes(m[prefix+file]),
 		ActiveFile: unit.Bytes(m[prefix+"active_file"]), InactiveFile: unit.Bytes(m[prefix+"inactive_file"]),
 		PageFaults: m[prefix+"pgfault"], MajorFaults: m[prefix+"pgmajfault"],
-		Refaults: m[prefix+"workingset_refault"] + m[prefix+"workingset_refault_file"] + m[prefix+"workingset_refault_anon"],
+		Refaults: refaults,
 	}, nil
 }
 
@@ -180,5 +189,6 @@ func parseBytes(text string) (unit.Bytes, error) {
 // MemoryPeak reads the largest amount of memory that a group has used so far
 // (memory.peak: Linux 5.19).
 func MemoryPeak(t *Tree, path string) (unit.Bytes, error) {
-	return read(t, memory, path, [...]string{1: "memory.max_usage_in_bytes", 2: "memory.peak"}[t.VersionOf(memory)], parseBytes)
+	n, err := read(t, memory, path, [...]string{1: "memory.max_usage_in_bytes", 2: "memory.peak"}[t.VersionOf(memory)], parseCounter)
+	return unit.Bytes(n), err
 }

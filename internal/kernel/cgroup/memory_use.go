@@ -34,7 +34,7 @@ func (t *Tree) MemoryUse(path string) (MemoryUse, error) {
 	}
 	u, inactive, refaults := parseMemoryUse(text, h.version)
 	if !refaults {
-		u.RefaultsErr = fmt.Errorf("parse memory.stat in %s: a counter workingset_refault is missing or damaged", printPath(path))
+		u.RefaultsErr = fmt.Errorf("parse memory.stat in %s: a counter workingset_refault is missing, damaged or there twice", printPath(path))
 	}
 	if !inactive {
 		return u, fmt.Errorf("parse memory.stat in %s: no inactive_file", printPath(path))
@@ -50,21 +50,39 @@ func parseMemoryUse(text string, version int) (u MemoryUse, inactive, refaults b
 	if version == 1 {
 		prefix = "total_"
 	}
-	damaged := false
+	var cold, both, anon, file flatNumber
 	for key, value := range flatLines(text) {
 		if len(key) < len(prefix) || key[:len(prefix)] != prefix {
 			continue
 		}
 		switch key[len(prefix):] {
 		case "inactive_file":
-			var n int64
-			n, inactive = numberOf(value, 1)
-			u.InactiveFile = unit.Bytes(n)
-		case "workingset_refault", "workingset_refault_anon", "workingset_refault_file":
-			n, known := numberOf(value, 1)
-			refaults, damaged = true, damaged || !known
-			u.Refaults += min(n, math.MaxInt64-u.Refaults)
+			cold.take(value, 1)
+		case "workingset_refault":
+			both.take(value, 1)
+		case "workingset_refault_anon":
+			anon.take(value, 1)
+		case "workingset_refault_file":
+			file.take(value, 1)
 		}
 	}
-	return u, inactive, refaults && !damaged
+	u.InactiveFile = unit.Bytes(cold.n)
+	u.Refaults, refaults = refaultsOf(both, anon, file)
+	return u, cold.known, refaults
+}
+
+// refaultsOf adds up the refaults of anonymous memory and of files. Before Linux
+// 5.9, one line counts both. The sum is not known without one of the two lines,
+// or if it is too large.
+func refaultsOf(both, anon, file flatNumber) (n int64, known bool) {
+	switch {
+	case !both.seen:
+		known = anon.known && file.known && anon.n <= math.MaxInt64-file.n
+	case !anon.seen && !file.seen:
+		known = both.known
+	}
+	if !known {
+		return 0, false
+	}
+	return both.n + anon.n + file.n, true
 }

@@ -25,5 +25,5 @@ func (t *Tree) WritePIDs(path string, v PIDs) error {
 
 // PIDsCurrent reads pids.current.
 func (t *Tree) PIDsCurrent(path string) (int64, error) {
-	return read(t, pids, path, "pids.current", parseCount)
+	return read(t, pids, path, "pids.current", parseCounter)
 }

@@ -29,47 +29,38 @@ type CPUUse struct {
 func (t *Tree) CPUUse(path string) (CPUUse, error) {
 	var u CPUUse
 	var err error
-	used, quota := false, 0
+	var used, periods, throttled, lost flatNumber
 	text, readErr := t.counter(cpu, path, "cpu.stat")
 	if u.QuotaErr = readErr; readErr == nil {
 		for key, value := range flatLines(text) {
-			var to *int64
-			scale := int64(1)
-			var n int64
 			switch key {
 			case "usage_usec":
-				to = &n
+				used.take(value, 1)
 			case "nr_periods":
-				to = &u.Periods
+				periods.take(value, 1)
 			case "nr_throttled":
-				to = &u.ThrottledPeriods
+				throttled.take(value, 1)
 			case "throttled_usec":
-				to, scale = (*int64)(&u.Throttled), int64(time.Microsecond)
+				lost.take(value, int64(time.Microsecond))
 			case "throttled_time": // v1
-				to = (*int64)(&u.Throttled)
-			default:
-				continue
-			}
-			number, known := numberOf(value, scale)
-			switch {
-			case known && to == &n:
-				u.Usage, used = microsecondsOf(number), true
-			case known:
-				*to = number
-				quota++
+				lost.take(value, 1)
 			}
 		}
-		if quota != 0 && quota != 3 {
-			u.QuotaErr = fmt.Errorf("parse cpu.stat in %s: a counter of the quota is missing or damaged", printPath(path))
+		switch {
+		case periods.known && throttled.known && lost.known:
+			u.Periods, u.ThrottledPeriods, u.Throttled = periods.n, throttled.n, time.Duration(lost.n)
+		case periods.seen || throttled.seen || lost.seen:
+			u.QuotaErr = fmt.Errorf("parse cpu.stat in %s: a counter of the quota is missing, damaged or there twice", printPath(path))
 		}
 	}
 	if t.VersionOf(cpu) == 1 {
 		u.Usage, err = t.v1CPUUsage(path)
 		return u, err
 	}
-	if readErr == nil && !used {
+	if readErr == nil && !used.known {
 		readErr = fmt.Errorf("parse cpu.stat in %s: no usage_usec", printPath(path))
 	}
+	u.Usage = microsecondsOf(used.n)
 	return u, readErr
 }
 
@@ -103,8 +94,8 @@ func (t *Tree) UsagePerCPU(path string) (map[unit.CPU]time.Duration, error) {
 func parseUsagePerCPU(text string) (map[unit.CPU]time.Duration, error) {
 	use := map[unit.CPU]time.Duration{}
 	for word := range strings.FieldsSeq(text) {
-		ns, err := strconv.ParseInt(word, 10, 64)
-		if err != nil || ns < 0 {
+		ns, known := numberOf(word, 1)
+		if !known {
 			return nil, fmt.Errorf("%q: want nanoseconds", word)
 		}
 		use[unit.CPU(len(use))] = time.Duration(ns)
@@ -124,7 +115,24 @@ func (t *Tree) counter(controller, path, file string) (string, error) {
 	return h.counter(path, file)
 }
 
-// flatLines yields name and value of each line "name value" of a file.
+// A flatNumber is the number of a line of a flat keyed file. It is not known if
+// the line is missing, damaged or there twice. seen says that the line is there.
+type flatNumber struct {
+	n           int64
+	seen, known bool
+}
+
+// take reads the value of a line, and multiplies it by scale.
+func (f *flatNumber) take(value string, scale int64) {
+	n, known := numberOf(value, scale)
+	if known = known && !f.seen; !known {
+		n = 0
+	}
+	*f = flatNumber{n: n, seen: true, known: known}
+}
+
+// flatLines yields name and value of each line "name value" of a file. A name ends
+// at a space or a tab.
 func flatLines(text string) iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		for len(text) > 0 {
@@ -134,7 +142,11 @@ func flatLines(text string) iter.Seq2[string, string] {
 			} else {
 				text = ""
 			}
-			if name, value, _ := strings.Cut(line, " "); !yield(name, value) {
+			name, value := line, ""
+			if end := strings.IndexAny(line, " \t"); end >= 0 {
+				name, value = line[:end], line[end+1:]
+			}
+			if !yield(name, value) {
 				return
 			}
 		}
@@ -144,8 +156,8 @@ func flatLines(text string) iter.Seq2[string, string] {
 // numberOf reads a number that is not negative, and multiplies it by scale. known
 // is false if the text is no such number, or the result is too large.
 func numberOf(text string, scale int64) (n int64, known bool) {
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 0 || n > math.MaxInt64/scale {
+	u, err := strconv.ParseUint(text, 10, 63)
+	if n = int64(u); err != nil || n > math.MaxInt64/scale {
 		return 0, false
 	}
 	return n * scale, true

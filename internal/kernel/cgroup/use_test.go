@@ -191,3 +191,65 @@ Total 1520
 		t.Errorf("a malformed line: %+v", u)
 	}
 }
+
+func TestDamagedQuotaCountersAreNotKnown(t *testing.T) {
+	for name, lines := range map[string]string{
+		"negative":        "nr_periods -3\nnr_throttled -2\nthrottled_usec -7\n",
+		"wrapped":         "nr_periods 18446744073709551615\nnr_throttled 18446744073709551615\nthrottled_usec 18446744073709551615\n",
+		"with tabs":       "nr_periods\t-3\nnr_throttled\t-2\nthrottled_usec\t-7\n",
+		"a doubled line":  "nr_periods 3\nnr_periods 3\nnr_throttled 2\n",
+		"doubled and all": "nr_periods 3\nnr_throttled 2\nthrottled_usec 7\nthrottled_usec 8\n",
+		"one damaged":     "nr_periods x\nnr_throttled 2\nthrottled_usec 7\n",
+		"only one":        "throttled_usec 7\n",
+		"no number":       "nr_periods\nnr_throttled\nthrottled_usec\n",
+	} {
+		u, err := fixture(t, onlyV2+"-- v2/a/cpu.stat --\nusage_usec 9\n"+lines).CPUUse("a")
+		if err != nil || u.Usage != 9*time.Microsecond || u.QuotaErr == nil || u.Periods != 0 || u.Throttled != 0 {
+			t.Errorf("%s: %+v, %v", name, u, err)
+		}
+	}
+	if u, err := fixture(t, onlyV2+"-- v2/a/cpu.stat --\nusage_usec 9\n").CPUUse("a"); err != nil || u.QuotaErr != nil {
+		t.Errorf("a kernel without quotas: %+v, %v", u, err)
+	}
+	if u, err := fixture(t, onlyV2+"-- v2/a/cpu.stat --\nusage_usec 9\nusage_usec 10\n").CPUUse("a"); err == nil {
+		t.Errorf("two lines of usage: %+v", u)
+	}
+}
+
+func TestACounterIsNeverMax(t *testing.T) {
+	for _, bad := range []string{"18446744073709551615", "9223372036854775808", "max", "-1", "+1", ""} {
+		v2 := fixture(t, onlyV2+"-- v2/a/memory.current --\n"+bad+"\n-- v2/a/memory.peak --\n"+bad+"\n-- v2/a/pids.current --\n"+bad+"\n")
+		if n, err := v2.MemoryCurrent("a"); err == nil {
+			t.Errorf("memory.current %q gives %d", bad, n)
+		}
+		if n, err := MemoryPeak(v2, "a"); err == nil {
+			t.Errorf("memory.peak %q gives %d", bad, n)
+		}
+		if n, err := v2.PIDsCurrent("a"); err == nil {
+			t.Errorf("pids.current %q gives %d", bad, n)
+		}
+		if n, err := fixture(t, onlyV1+"-- cpuacct/a/cpuacct.usage --\n"+bad+"\n").CPUUsage("a"); err == nil {
+			t.Errorf("cpuacct.usage %q gives %d", bad, n)
+		}
+	}
+}
+
+func TestRefaultsNeedBothCountersOnce(t *testing.T) {
+	for _, lines := range []string{
+		"workingset_refault_anon 3\n", "workingset_refault_file 4\n", "workingset_refault 3\nworkingset_refault_file 4\n",
+		"workingset_refault_anon 3\nworkingset_refault_anon 3\nworkingset_refault_file 4\n", "workingset_refault 3\nworkingset_refault 3\n",
+		"workingset_refault_anon 9223372036854775807\nworkingset_refault_file 9223372036854775807\n",
+		"workingset_refault_anon -5\nworkingset_refault_file 4\n",
+	} {
+		tree := fixture(t, onlyV2+"-- v2/a/memory.stat --\nanon 1\ninactive_file 5\n"+lines)
+		if u, err := tree.MemoryUse("a"); err != nil || u.InactiveFile != 5 || u.RefaultsErr == nil || u.Refaults != 0 {
+			t.Errorf("%q: %+v, %v", lines, u, err)
+		}
+		if s, err := tree.MemoryStat("a"); err == nil {
+			t.Errorf("%q: %+v", lines, s)
+		}
+	}
+	if u, err := fixture(t, onlyV2+"-- v2/a/memory.stat --\ninactive_file 5\ninactive_file 6\n").MemoryUse("a"); err == nil {
+		t.Errorf("two lines of inactive_file: %+v", u)
+	}
+}

@@ -18,7 +18,7 @@ func (t *Tree) v1CPUStat(path string) (CPUStat, error) {
 	for file, to := range map[string]*time.Duration{
 		"cpuacct.usage": &s.Usage, "cpuacct.usage_user": &s.User, "cpuacct.usage_sys": &s.System,
 	} {
-		ns, err := read(t, cpuacct, path, file, parseCount)
+		ns, err := read(t, cpuacct, path, file, parseCounter)
 		if err != nil && (to == &s.Usage || !errors.Is(err, ErrUnsupported)) {
 			return CPUStat{}, err
 		}
@@ -42,7 +42,7 @@ func (t *Tree) v1CPUUsage(path string) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	ns, err := parseCount(strings.TrimSpace(text))
+	ns, err := parseCounter(strings.TrimSpace(text))
 	if err != nil {
 		return 0, fmt.Errorf("parse cpuacct.usage in %s: %w", printPath(path), err)
 	}

@@ -35,7 +35,7 @@ func v1ParseMemoryStat(text string) (MemoryStat, error) {
 }
 
 func (t *Tree) v1MemoryEvents(path string) (MemoryEvents, error) {
-	failures, err := read(t, memory, path, "memory.failcnt", parseCount)
+	failures, err := read(t, memory, path, "memory.failcnt", parseCounter)
 	if err != nil {
 		return MemoryEvents{}, err
 	}

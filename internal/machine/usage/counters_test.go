@@ -43,7 +43,7 @@ func newCountedNode(t *testing.T, names ...string) (*countedNode, func(group, fi
 		write("v2/"+g+"/pids.max", "max")
 		write("v2/"+g+"/cpu.stat", "usage_usec 1000000")
 		write("v2/"+g+"/memory.current", "5000")
-		write("v2/"+g+"/memory.stat", "inactive_file 1000\nworkingset_refault_file 1")
+		write("v2/"+g+"/memory.stat", "inactive_file 1000\nworkingset_refault_anon 0\nworkingset_refault_file 1")
 		h.manage(node.Workload{ID: node.WorkloadID(g), Class: node.LS, Cgroup: node.CgroupPath(g)})
 	}
 	tree, err := cgroup.Detect(fs.Proc)
@@ -85,7 +85,7 @@ func TestSlowCountersComeWithinTheirTime(t *testing.T) {
 			}
 		}
 		for _, g := range names {
-			write(g, "memory.stat", "inactive_file 2000\nworkingset_refault_file 9")
+			write(g, "memory.stat", "inactive_file 2000\nworkingset_refault_anon 0\nworkingset_refault_file 9")
 			write(g, "memory.current", "6000")
 		}
 		fresh := 0
@@ -124,7 +124,7 @@ func TestManySleepersAreReadRarely(t *testing.T) {
 		h.counters(at, false)
 	}
 	for _, name := range names {
-		write(name, "memory.stat", "inactive_file 2000\nworkingset_refault_file 2")
+		write(name, "memory.stat", "inactive_file 2000\nworkingset_refault_anon 0\nworkingset_refault_file 2")
 	}
 	count := func(until time.Duration) (fresh int) {
 		for ; at.Before(time.Unix(0, 0).Add(until)); at = at.Add(5 * time.Second) {
@@ -149,7 +149,7 @@ func TestAGroupMadeAnewHasCountersOfItsOwn(t *testing.T) {
 	h, write, _ := newCountedNode(t, "a")
 	at := time.Unix(0, 0)
 	h.counters(at, false)
-	write("a", "memory.stat", "inactive_file 0\nworkingset_refault_file 0")
+	write("a", "memory.stat", "inactive_file 0\nworkingset_refault_anon 0\nworkingset_refault_file 0")
 	write("a", "cpu.stat", "usage_usec 7")
 	if u := h.counters(at.Add(time.Millisecond), false)["a"]; u.Refaults != node.Some[int64](0) {
 		t.Errorf("its refaults are %v, those of the group before", u.Refaults)
@@ -273,7 +273,7 @@ func TestPageCacheThatStreamsIsNoGrowth(t *testing.T) {
 	}
 	for i := 1; i <= 10; i++ {
 		write("job", "memory.current", fmt.Sprint(5000+5000*i))
-		write("job", "memory.stat", fmt.Sprintf("inactive_file %d\nworkingset_refault_file 1", 1000+5000*i))
+		write("job", "memory.stat", fmt.Sprintf("inactive_file %d\nworkingset_refault_anon 0\nworkingset_refault_file 1", 1000+5000*i))
 		if got := look(at.Add(time.Duration(i) * time.Millisecond)); got != node.Some(unit.Bytes(4000)) {
 			t.Errorf("with %d bytes of page cache the working set is %v, want 4000", 1000+5000*i, got)
 		}
@@ -292,7 +292,7 @@ func TestMemoryOfASleepingWorkloadIsNotReadAgain(t *testing.T) {
 	h, write, _ := newCountedNode(t, "a")
 	at := time.Unix(0, 0)
 	h.counters(at, false)
-	write("a", "memory.stat", "inactive_file 2000\nworkingset_refault_file 9")
+	write("a", "memory.stat", "inactive_file 2000\nworkingset_refault_anon 0\nworkingset_refault_file 9")
 	next := func(scarce bool) node.Maybe[int64] {
 		at = at.Add(slowWithin)
 		h.counters(at, scarce)
@@ -309,11 +309,11 @@ func TestMemoryOfASleepingWorkloadIsNotReadAgain(t *testing.T) {
 	if got := next(false); got != node.Some[int64](9) {
 		t.Errorf("after %v of sleep it has %v refaults: its memory.stat was not read", sleepsRounds*slowWithin, got)
 	}
-	write("a", "memory.stat", "inactive_file 2000\nworkingset_refault_file 10")
+	write("a", "memory.stat", "inactive_file 2000\nworkingset_refault_anon 0\nworkingset_refault_file 10")
 	if got := next(true); got != node.Some[int64](10) {
 		t.Errorf("while memory is scarce it has %v refaults: its memory.stat was not read", got)
 	}
-	write("a", "memory.stat", "inactive_file 2000\nworkingset_refault_file 12")
+	write("a", "memory.stat", "inactive_file 2000\nworkingset_refault_anon 0\nworkingset_refault_file 12")
 	write("a", "cpu.stat", "usage_usec 1000001")
 	if got := next(false); got != node.Some[int64](12) {
 		t.Errorf("after it ran it has %v refaults", got)
