@@ -16,7 +16,11 @@ func TestRefaultsAreThoseOfAllKinds(t *testing.T) {
 			t.Errorf("%q gives %d, %v, %v, want %d", text, n, err, unknown, want)
 		}
 	}
-	for _, text := range []string{"pgfault 9\n", "workingset_refault_anon 3\n", "workingset_refault_anon 3\nworkingset_refault_file x\n"} {
+	for _, text := range []string{"pgfault 9\n", "workingset_refault_anon 3\n", "workingset_refault_anon 3\nworkingset_refault_file x\n",
+		"pgfault 9\nworkingset_refault -5\n", "pgfault 9\nworkingset_refault_anon -5\nworkingset_refault_file 4\n",
+		"workingset_refault_anon 9223372036854775807\nworkingset_refault_file 9223372036854775807\n",
+		"workingset_refault_anon 3\nworkingset_refault_file 4\nworkingset_refault_file 4\n",
+	} {
 		v, err := parseVMStat(text)
 		if n, unknown := v.Refaults(); err != nil || unknown == nil {
 			t.Errorf("%q gives %d, %v", text, n, err)

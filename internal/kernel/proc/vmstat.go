@@ -3,13 +3,14 @@ package proc
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 )
 
 // VMStat holds the counters of the memory manager, in events or pages. The keys
 // are the kernel's names, such as "pgmajfault" (enum vm_event_item). A counter
-// whose line is damaged is not in it.
+// whose line is damaged or there twice is not in it.
 type VMStat map[string]int64
 
 // VMStat reads /proc/vmstat.
@@ -26,21 +27,26 @@ func (v VMStat) Refaults() (int64, error) {
 	if !known || !both {
 		return 0, errors.New("parse vmstat: the lines workingset_refault_anon and workingset_refault_file are missing or damaged")
 	}
+	if anon > math.MaxInt64-file {
+		return 0, errors.New("parse vmstat: the sum of workingset_refault_anon and workingset_refault_file is too large")
+	}
 	return anon + file, nil
 }
 
 // parseVMStat reads lines such as "pgfault 123". It fails only if there is none.
 func parseVMStat(text string) (VMStat, error) {
-	m := VMStat{}
+	m, seen := VMStat{}, map[string]bool{}
 	var damaged error
 	for line := range strings.Lines(text) {
 		key, value, ok := strings.Cut(strings.TrimSpace(line), " ")
-		n, err := strconv.ParseInt(value, 10, 64)
-		if !ok || err != nil {
-			damaged = fmt.Errorf("line %q: want a name and a number", strings.TrimSpace(line))
-			continue
+		n, err := strconv.ParseUint(value, 10, 63)
+		if !ok || err != nil || seen[key] {
+			damaged = fmt.Errorf("line %q: want a name and a number, and each name once", strings.TrimSpace(line))
+			delete(m, key)
+		} else {
+			m[key] = int64(n)
 		}
-		m[key] = n
+		seen[key] = true
 	}
 	if len(m) == 0 {
 		return nil, damaged
