@@ -60,10 +60,12 @@ func Make(dir string) error {
 }
 
 // Open opens a file in a state directory, with the flags of os.OpenFile. A new
-// file has the mode 0600. It returns an error if path is a symbolic link, or if
-// it is not a regular file. It does not wait for the writer of a pipe.
+// file has the mode 0600. It returns an error if path is a symbolic link, if it is
+// not a regular file, if it belongs to another user than this one or root, or if it
+// has another name (a hard link). It does not wait for the writer of a pipe.
 func Open(path string, flag int) (*os.File, error) {
-	f, err := os.OpenFile(path, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	// Truncate only after the checks, because the file may be that of another path.
+	f, err := os.OpenFile(path, flag&^os.O_TRUNC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if errors.Is(err, unix.ELOOP) {
 		return nil, fmt.Errorf("open %s: it is a symbolic link, and Tenon follows none in its state directory: remove it (%w)", path, unix.ELOOP)
 	}
@@ -74,10 +76,31 @@ func Open(path string, flag int) (*os.File, error) {
 	if err == nil && !info.Mode().IsRegular() {
 		err = fmt.Errorf("open %s: it is not a regular file (mode %v): remove it", path, info.Mode())
 	}
+	if err == nil {
+		err = checkOwner(path, info)
+	}
+	if err == nil && flag&os.O_TRUNC != 0 && info.Size() > 0 {
+		err = f.Truncate(0)
+	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// checkOwner returns an error if another user may have written an open file. A
+// file that was removed since it was opened has no link.
+func checkOwner(path string, info fs.FileInfo) error {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !ok:
+		return nil
+	case int(stat.Uid) != os.Geteuid() && stat.Uid != 0:
+		return fmt.Errorf("open %s: it belongs to user %d, who could have written it: remove it", path, stat.Uid)
+	case stat.Nlink > 1:
+		return fmt.Errorf("open %s: the file has %d names (hard links), and must have one: remove it", path, stat.Nlink)
+	}
+	return nil
 }
 
 // ReadFile returns the content of a file in a state directory.

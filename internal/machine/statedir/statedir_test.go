@@ -114,3 +114,62 @@ func TestADirectoryThatOthersCanWriteIsRefused(t *testing.T) {
 		t.Errorf("a directory that does not exist: %v", err)
 	}
 }
+
+// TestAFileWithAnotherNameIsRefused puts a hard link in the place of a file. What
+// the other name has must stay, also if the file is opened to be truncated.
+func TestAFileWithAnotherNameIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	target, path := filepath.Join(dir, "target"), filepath.Join(dir, "state")
+	if err := os.WriteFile(target, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{path, path + ".next"} {
+		if err := os.Link(target, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, flag := range []int{os.O_RDONLY, os.O_RDWR | os.O_CREATE, os.O_WRONLY | os.O_CREATE | os.O_TRUNC} {
+		if f, err := Open(path, flag); err == nil {
+			_ = f.Close()
+			t.Errorf("flags %#x: it was opened", flag)
+		} else if !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "hard links") {
+			t.Errorf("flags %#x: %v", flag, err)
+		}
+	}
+	if err := WriteFile(path, []byte("new")); err == nil {
+		t.Error("the next file was written through a hard link")
+	}
+	if text, err := os.ReadFile(target); err != nil || string(text) != "mine" {
+		t.Errorf("the other name has %q (%v)", text, err)
+	}
+}
+
+func TestAFileOfAnotherUserIsRefused(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a file to another user")
+	}
+	path := filepath.Join(t.TempDir(), "state")
+	for range 2 { // WriteFile leaves a file that it can replace
+		if err := WriteFile(path, []byte("long text")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := Open(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := f.Stat(); err != nil || info.Size() != 0 {
+		t.Errorf("the file was not truncated (%v)", err)
+	}
+	_ = f.Close()
+	if err := os.Chown(path, 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadFile(path); err == nil || !strings.Contains(err.Error(), "user 65534") {
+		t.Errorf("ReadFile: %v", err)
+	}
+	if f, err := Open(path, os.O_RDWR|os.O_CREATE); err == nil {
+		_ = f.Close()
+		t.Error("it was opened")
+	}
+}
