@@ -4,6 +4,7 @@ import (
 	"errors"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"tenon.sh/tenon/internal/kernel/partial"
 )
@@ -64,6 +65,13 @@ func (h *hierarchy) eachBelow(path string, visit func(string) error) error {
 	return missed.OrNil()
 }
 
+// isEnding reports whether a file of a group is missing. The kernel removes the
+// files of a group before its directory, so a group that ends has no cgroup.procs
+// for a moment.
+func isEnding(err error) bool {
+	return errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ENODEV)
+}
+
 // walk is the part of eachBelow for the groups below the first. It fails only
 // with errStop.
 func (h *hierarchy) walk(path string, visit func(string) error, missed *partial.Error) error {
@@ -72,6 +80,7 @@ func (h *hierarchy) walk(path string, visit func(string) error, missed *partial.
 		return nil
 	case errors.Is(err, errStop):
 		return err
+	case isEnding(err): // groups below it may be there again
 	case err != nil:
 		missed.Add(path, err)
 	}

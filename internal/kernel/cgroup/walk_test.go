@@ -114,6 +114,20 @@ func TestOneBadDirectoryAmongAThousandHidesNoOther(t *testing.T) {
 	missedOne(t, w.Missed(), want[500])
 }
 
+// TestAGroupThatEndsIsNotMissed takes the file cgroup.procs from one of a thousand
+// groups, as the kernel does before it removes the directory.
+func TestAGroupThatEndsIsNotMissed(t *testing.T) {
+	tree, paths := wide(t, 1)
+	if err := os.Remove(filepath.Join(tree.hierarchies[0].mount, paths[7], "cgroup.procs")); err != nil {
+		t.Fatal(err)
+	}
+	ids, err := tree.ProcsBelow("pods")
+	if len(ids) != 999 {
+		t.Errorf("%d processes, want 999", len(ids))
+	}
+	missedOne(t, err, paths[500])
+}
+
 // TestNothingIsSaidToBeEmptyThatCannotBeRead asks on v1, where each group must be
 // read, whether processes are left.
 func TestNothingIsSaidToBeEmptyThatCannotBeRead(t *testing.T) {
