@@ -166,7 +166,7 @@ const divide = `
 	[ $n -le 200 ] || cat /tmp/tenond.log
 	cat $group/schemata
 	kill -9 $tenond
-	tenon restore >/tmp/restored || cat /tmp/restored
+	! tenon restore >/tmp/restored 2>&1 || echo the restore did not fail, although a cgroup is in use
 	grep ^removed /tmp/restored
 	kill $(cat /sys/fs/cgroup/tenon-be/*/cgroup.procs)
 	wait
