@@ -62,9 +62,9 @@ type State struct {
 	// the workload would meet its objective without its own quota.
 	Helpless  bool `json:"helpless,omitempty"`
 	Throttled bool `json:"throttled,omitempty"`
-	// Doubted says that the last window had a first miss and throttling. When
-	// throttling begins, its time and the waits do not fit together yet. So only the
-	// next whole window can blame BE.
+	// Doubted says that the last window of a workload with a quota would have been
+	// the first to blame BE. When throttling begins, the waits are counted before
+	// the throttled time. So only the next whole window can blame BE.
 	Doubted bool `json:"doubted,omitempty"`
 	// Judgement is the last verdict. Runners are the waits by runner at the start
 	// of the window.
@@ -202,8 +202,9 @@ func (f State) observe(at time.Time, w *node.Workload, want time.Duration, now R
 		return f.begin(at, w, now, runners)
 	}
 	throttled := grown.throttledWaits()
-	if d.isMissed(want, throttled) && (!f.Missed && !f.Doubted || length >= LeastWindow) {
-		if throttled > 0 && !f.Missed && !f.Doubted {
+	blamed := f.Missed && !f.Throttled
+	if !grown.isHeldByQuota() && d.isMissed(want, throttled) && (!f.Missed && !f.Doubted || length >= LeastWindow) {
+		if grown.Periods.Or(0) > 0 && !blamed && !f.Doubted {
 			f.Doubted = true
 			return f.begin(at, w, now, runners)
 		}
@@ -239,7 +240,7 @@ func (f State) observe(at time.Time, w *node.Workload, want time.Duration, now R
 
 // miss records a miss.
 func (f State) miss(at time.Time, w *node.Workload, want time.Duration, d spread) State {
-	f.Missed, f.At, f.Helpless, f.Throttled = true, at, false, false
+	f.Missed, f.At, f.Helpless, f.Throttled, f.Doubted = true, at, false, false, false
 	f.Percent = int64(d.tail() * 100 / want)
 	f.Reason = fmt.Sprintf("%s waits %s, wants %v", w.ID, d.say(), want)
 	return f

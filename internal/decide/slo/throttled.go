@@ -7,10 +7,15 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// margin is a factor on the estimate of the waiting time that throttling
-// explains, because the estimate may be too low. See
-// docs/decisions/0017-closed-loop-on-run-queue-delay.md.
-const margin = 2
+const (
+	// margin is a factor on the estimate of the waiting time that throttling
+	// explains, because the estimate may be too low. See
+	// docs/decisions/0017-closed-loop-on-run-queue-delay.md.
+	margin = 2
+	// A quota that throttles a workload in at least 1/heldDivisor of its periods
+	// counts before BE as the cause of a miss.
+	heldDivisor = 20
+)
 
 // A Reading holds the values of those counters of a workload that say for what
 // its threads waited.
@@ -48,6 +53,17 @@ func growth[T int64 | time.Duration](before, now node.Maybe[T]) node.Maybe[T] {
 	return node.Maybe[T]{}
 }
 
+// isHeldByQuota reports whether the workload's own quota throttled it so often
+// that BE is not to blame for a miss. r is the growth of the counters in a window.
+//
+// While a service begins to use its quota up, and while it ends, the number of its
+// waiting threads changes, and no estimate separates throttled waits from waits
+// for BE.
+func (r Reading) isHeldByQuota() bool {
+	held := r.ThrottledPeriods.Or(0)
+	return held > 0 && heldDivisor*held >= r.Periods.Or(0)
+}
+
 // throttledWaits returns the most waiting time that the workload's own quota
 // explains. r is the growth of the counters in a window.
 //
@@ -57,11 +73,6 @@ func growth[T int64 | time.Duration](before, now node.Maybe[T]) node.Maybe[T] {
 // throttled, that one waits, too.
 func (r Reading) throttledWaits() time.Duration {
 	throttled, ran := r.Throttled.Or(0), r.CPU.Or(0)
-	if r.Waited == 0 && 2*r.ThrottledPeriods.Or(0) > r.Periods.Or(0) {
-		// How many threads wait on a CPU is unknown. In most periods, the
-		// workload used all the CPU time that its quota gives it.
-		return math.MaxInt64
-	}
 	threads := 1.0
 	if ran > 0 {
 		threads += float64(r.BySelf) / float64(ran)

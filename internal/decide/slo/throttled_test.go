@@ -66,23 +66,23 @@ func TestOnlyWaitsThatTheQuotaDoesNotExplainCostBE(t *testing.T) {
 			true, true, true,
 		},
 		"throttled a little": {
-			second{waits: map[time.Duration]uint64{100 * time.Microsecond: 500, 50 * ms: 20}, byBE: time.Second, cpu: time.Second, throttled: time.Second, periods: 10, throttledPeriods: 2},
+			second{waits: map[time.Duration]uint64{100 * time.Microsecond: 500, 50 * ms: 20}, byBE: time.Second, cpu: time.Second, throttled: time.Second, periods: 100, throttledPeriods: 2},
 			true, true, true,
 		},
 		"throttled a little, and it waits for BE": {
-			second{waits: map[time.Duration]uint64{100 * time.Microsecond: 500, 50 * ms: 10, 6 * ms: 100}, byBE: 1100 * ms, cpu: time.Second, throttled: 500 * ms, periods: 10, throttledPeriods: 1},
+			second{waits: map[time.Duration]uint64{100 * time.Microsecond: 500, 50 * ms: 10, 6 * ms: 100}, byBE: 1100 * ms, cpu: time.Second, throttled: 500 * ms, periods: 100, throttledPeriods: 2},
 			true, false, false,
 		},
 		"throttled in each period for a short time, and it waits for BE for longer": {
 			second{waits: map[time.Duration]uint64{100 * time.Microsecond: 500, 5 * ms: 40, 12 * ms: 200}, byBE: 2600 * ms, cpu: time.Second, throttled: 200 * ms, periods: 10, throttledPeriods: 10},
-			true, false, false,
+			true, true, true,
 		},
 		"throttled, and otherwise it waits for itself": {
-			second{waits: map[time.Duration]uint64{5 * ms: 400, 20 * ms: 20}, byBE: 400 * ms, bySelf: 2 * time.Second, cpu: 4 * time.Second, throttled: 400 * ms, periods: 10, throttledPeriods: 5},
+			second{waits: map[time.Duration]uint64{5 * ms: 400, 20 * ms: 20}, byBE: 400 * ms, bySelf: 2 * time.Second, cpu: 4 * time.Second, throttled: 400 * ms, periods: 100, throttledPeriods: 3},
 			true, false, true,
 		},
 		"other work runs during the throttling, and it waits for BE": {
-			second{waits: map[time.Duration]uint64{100 * time.Microsecond: 500, 50 * ms: 10, 6 * ms: 100}, byBE: 600 * ms, byOthers: 500 * ms, cpu: time.Second, throttled: 500 * ms, periods: 10, throttledPeriods: 1},
+			second{waits: map[time.Duration]uint64{100 * time.Microsecond: 500, 50 * ms: 10, 6 * ms: 100}, byBE: 600 * ms, byOthers: 500 * ms, cpu: time.Second, throttled: 500 * ms, periods: 100, throttledPeriods: 2},
 			true, false, false,
 		},
 		"throttled, and it meets its objective": {
@@ -124,14 +124,17 @@ func TestAMissForAnotherReasonOutlastsThrottling(t *testing.T) {
 	}
 }
 
-// TestWithoutTracingTheQuotaExplainsMostPeriods has only the mean of the waits.
-func TestWithoutTracingTheQuotaExplainsMostPeriods(t *testing.T) {
-	mean := spread{waits: 1000, sum: 8 * time.Second}
-	for throttledPeriods, want := range map[int64]bool{4: true, 6: false} {
-		r := Reading{Throttled: node.Some(time.Second), Periods: node.Some[int64](10), ThrottledPeriods: node.Some(throttledPeriods)}
-		if got := mean.isMissed(4*ms, r.throttledWaits()); got != want {
-			t.Errorf("throttled in %d of 10 periods: missed %v", throttledPeriods, got)
+// TestAQuotaThatOftenThrottlesIsToBlame counts the periods in a window. Nothing
+// is held by a quota that it does not have, or that never throttles it.
+func TestAQuotaThatOftenThrottlesIsToBlame(t *testing.T) {
+	for held, want := range map[int64]bool{0: false, 1: false, 4: false, 5: true, 100: true} {
+		r := Reading{Periods: node.Some[int64](100), ThrottledPeriods: node.Some(held)}
+		if got := r.isHeldByQuota(); got != want {
+			t.Errorf("throttled in %d of 100 periods: held %v", held, got)
 		}
+	}
+	if (Reading{Throttled: node.Some(time.Second)}).isHeldByQuota() {
+		t.Error("held without a period")
 	}
 }
 
@@ -146,29 +149,48 @@ func TestACounterThatIsMissingExplainsNothing(t *testing.T) {
 	}
 }
 
-// TestTheBeginOfThrottlingDoesNotBlameBE lets a service use up its CPU limit for
-// the first time. The first window has waits for BE, and only a part of the
-// throttled time. Only a second window with such waits may blame BE.
-func TestTheBeginOfThrottlingDoesNotBlameBE(t *testing.T) {
+// TestTheBeginOfABurstDoesNotBlameBE lets a service with a CPU limit begin to work
+// several times. The first window of a burst has waits for BE, and no throttled
+// time yet. In the next one, the limit throttles it. Neither may blame BE, and
+// only a second window without throttling does.
+func TestTheBeginOfABurstDoesNotBlameBE(t *testing.T) {
 	s := newScene()
-	web := &s.snap.Workloads[0]
-	throttle := func(d time.Duration) {
-		web = &s.snap.Workloads[0]
-		web.Usage.CPU = node.Some(web.Usage.CPU.Or(0) + 100*time.Millisecond)
-		web.Usage.Throttled = node.Some(web.Usage.Throttled.Or(0) + d)
-		web.Usage.Periods = node.Some(web.Usage.Periods.Or(0) + 10)
+	usage := func() *node.Usage { return &s.snap.Workloads[0].Usage }
+	pass := func(cpu, throttled time.Duration, held int64) {
+		u := usage()
+		u.CPU = node.Some(u.CPU.Or(0) + cpu)
+		u.Throttled, u.ThrottledPeriods = node.Some(u.Throttled.Or(0)+throttled), node.Some(u.ThrottledPeriods.Or(0)+held)
+		u.Periods = node.Some(u.Periods.Or(0) + 10)
 	}
-	for range 12 { // the first window ends, and the next one begins with all counters
-		throttle(0)
-		s.second(10, time.Microsecond, nil)
+	rest := func(seconds int) {
+		for range seconds {
+			pass(10*ms, 0, 0)
+			s.second(10, time.Microsecond, nil)
+		}
 	}
 	waits := map[node.WorkloadID]time.Duration{"batch/train": 900 * time.Millisecond}
-	throttle(time.Millisecond)
-	if s.second(100, 9*time.Millisecond, waits); len(s.tracker.Unexplained()) > 0 {
-		t.Errorf("the first window blames BE: %+v", s.judgement())
+	rest(12) // the first window ends, and the next one begins with all counters
+	for burst := range 3 {
+		pass(10*ms, 0, 0)
+		if s.second(100, 9*time.Millisecond, waits); len(s.tracker.Unexplained()) > 0 {
+			t.Errorf("burst %d: the first window blames BE: %+v", burst, s.judgement())
+		}
+		for range 3 {
+			pass(20*ms, 20*ms, 9)
+			if s.second(100, 9*time.Millisecond, waits); len(s.tracker.Unexplained()) > 0 {
+				t.Errorf("burst %d: BE is blamed while the limit throttles the service: %+v", burst, s.judgement())
+			}
+		}
+		if j := s.judgement(); j.Cause != OwnLimit {
+			t.Errorf("burst %d: %+v", burst, j)
+		}
+		rest(1)
 	}
-	throttle(time.Millisecond)
-	if s.second(100, 9*time.Millisecond, waits); len(s.tracker.Unexplained()) != 1 {
-		t.Errorf("the second window does not blame BE: %+v", s.judgement())
+	rest(12)
+	for window, want := range []int{0, 1} {
+		pass(20*ms, 0, 0)
+		if s.second(100, 9*time.Millisecond, waits); len(s.tracker.Unexplained()) != want {
+			t.Errorf("window %d without throttling: %+v", window, s.judgement())
+		}
 	}
 }
