@@ -181,7 +181,7 @@ var arch = []struct {
 	{"agent/workers", affects, "model/unit model/node decide/plan decide/cpus/worker decide/tick kernel/proc machine/statedir agent/commands agent/printable agent/control"},
 	{"agent/telemetry", affects, "model/unit model/node model/trial decide/misfit decide/plan decide/suppresscost decide/slo decide/tick listen agent/health agent/printable"},
 	{"agent/watchdog", affects, "model/node decide/plan kernel/cgroup kernel/proc machine/journal machine/host machine/lease"},
-	{"agent/install", affects, "machine/host machine/lease config agent/control"},
+	{"agent/install", affects, "machine/host machine/lease machine/restore config agent/control"},
 	{"agent/cluster", affects, "model/unit model/node decide/limit decide/match decide/plan decide/cpus/hold decide/tick decide/policy kernel/cgroup kernel/proc machine/statedir runtimes/nri config/absence config/objective config cluster/apiserver cluster/podpath cluster/quantity cluster/kube cluster/kubelet cluster/containerstart cluster/nodereport"},
 	{"agent/daemon", affects, "model/node decide/match decide/plan decide/writeconflict decide/tick decide/suppress decide/policy kernel/psi kernel/partial kernel/cgroup kernel/proc machine/statedir machine/bescheduler machine/host machine/launch machine/lease runtimes/container runtimes/inventory config agent/loop agent/health agent/rlimit agent/configfile agent/record agent/control agent/commands agent/workers agent/telemetry agent/cluster"},
 	{"agent/top", affects, "model/unit model/node agent/record agent/printable agent/control"},

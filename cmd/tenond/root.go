@@ -150,7 +150,10 @@ func restore(k *cluster.Kubernetes, stateDir string, released bool, out io.Write
 	if !released {
 		err = runWithin(releasesWithin, func(ctx context.Context) error { return k.ReleaseContainers(ctx, stateDir, log) })
 	}
-	err = errors.Join(err, runWithin(putsBackWithin, func(ctx context.Context) error { return install.PutBack(ctx, out, stateDir) }))
+	err = errors.Join(err, runWithin(putsBackWithin, func(ctx context.Context) error {
+		_, err := install.PutBack(ctx, out, stateDir)
+		return err
+	}))
 	reportLeave(k, reportsWithin, log)
 	return err
 }

@@ -19,6 +19,7 @@ import (
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/machine/host"
 	"tenon.sh/tenon/internal/machine/lease"
+	"tenon.sh/tenon/internal/machine/restore"
 )
 
 //go:embed systemd/*.service
@@ -167,7 +168,8 @@ func (s Service) write(path string, data []byte) error {
 }
 
 // Uninstall stops the service, restores all knobs by the journal in stateDir, and
-// removes the units. If Root is not "", it only removes the units below Root.
+// removes the units. It returns an error if Tenon has left changes on the machine,
+// such as a group in which a command still runs. If Root is not "", it only removes the units below Root.
 func (s Service) Uninstall(ctx context.Context, stateDir string) error {
 	if err := s.check("uninstall"); err != nil {
 		return err
@@ -180,7 +182,8 @@ func (s Service) Uninstall(ctx context.Context, stateDir string) error {
 	}
 	// Remove the units even if a knob cannot be restored. tenon restore can try
 	// again without them.
-	err := errors.Join(PutBack(ctx, s.Out, stateDir), s.removeUnits())
+	left, err := PutBack(ctx, s.Out, stateDir)
+	err = errors.Join(err, left.Incomplete(), s.removeUnits())
 	return errors.Join(err, s.systemctl(ctx, [][]string{{"daemon-reload"}}))
 }
 
@@ -199,19 +202,19 @@ func (s Service) removeUnits() error {
 }
 
 // PutBack removes the lease, so that the watchdog stops writing, and then
-// restores all knobs.
-func PutBack(ctx context.Context, out io.Writer, stateDir string) error {
+// restores all knobs. The report says what is left.
+func PutBack(ctx context.Context, out io.Writer, stateDir string) (restore.Report, error) {
 	if err := lease.Disarm(ctx, stateDir); err != nil {
-		return err
+		return restore.Report{}, err
 	}
 	h, err := host.Open(host.Options{JournalDir: stateDir})
 	if err != nil {
-		return err
+		return restore.Report{}, err
 	}
 	defer h.Close()
 	report, err := h.Restore(ctx)
 	fmt.Fprint(out, control.Printable(report.String()))
-	return err
+	return report, err
 }
 
 // check returns an error if a later step of the installation would fail.
