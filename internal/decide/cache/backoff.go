@@ -30,9 +30,9 @@ const (
 type BackOff struct {
 	Cut int       `json:"cut,omitempty"` // number of parts taken from BE
 	At  time.Time `json:"at,omitzero"`   // time of the last change or missed objective
-	// Reason names the objective that is missed now. It is empty if no objective
-	// is missed.
-	Reason string `json:"reason,omitempty"`
+	// Miss is the objective that is missed now. It is zero if no objective is
+	// missed.
+	Miss slo.Miss `json:"miss,omitzero"`
 }
 
 // Follow returns the back-off after the tick of s. While an objective is
@@ -42,19 +42,19 @@ func (q BackOff) Follow(x slo.Tracker, s node.Snapshot) BackOff {
 		q.At = s.At
 	}
 	if worst := x.Unexplained(); len(worst) > 0 {
-		switch missed := x.Work[worst[0].Workload].At; {
+		switch missed := worst[0].At; {
 		case q.Cut == 0, missed.After(q.At) && missed.Sub(q.At) >= settling:
-			return BackOff{Cut: parts - (parts-q.Cut)/2, At: s.At, Reason: worst[0].Reason}
+			return BackOff{Cut: parts - (parts-q.Cut)/2, At: s.At, Miss: worst[0]}
 		case q.Cut == parts:
 			q.At = s.At // objective still missed, but nothing is left to cut
 		}
-		q.Reason = worst[0].Reason
+		q.Miss = worst[0]
 		return q
 	}
 	if q.Cut == 0 {
 		return BackOff{}
 	}
-	q.Reason = ""
+	q.Miss = slo.Miss{}
 	if s.At.Sub(q.At) >= returnTime && !s.SLOViolated {
 		q.Cut, q.At = q.Cut-1, s.At
 	}
@@ -72,8 +72,8 @@ func (q BackOff) cutShare(share unit.Percent) unit.Percent {
 // explainCuts returns the part of a reason that says why BE has less than its
 // share. The argument left is a text that says how much BE still has.
 func (q BackOff) explainCuts(left string) string {
-	if q.Reason == "" {
+	if !q.Miss.Happened() {
 		return fmt.Sprintf("; no objective is missed any more: BE grows back slowly, to %s now", left)
 	}
-	return fmt.Sprintf("; %s: BE gives way, down to %s", q.Reason, left)
+	return fmt.Sprintf("; %s: BE gives way, down to %s", q.Miss.Text(), left)
 }

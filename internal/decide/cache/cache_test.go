@@ -213,8 +213,8 @@ func TestTheReasonSaysWhatIsCut(t *testing.T) {
 	s.Resctrl = node.Resctrl{Groups: 4, L3: node.CacheWays{Mask: 0xff, Least: 1}}
 	s.Resctrl.L3.Domains = []node.CacheID{0}
 	c := Config{Classes: map[node.Class]Share{node.BE: {End: 100, Bandwidth: 100}}}
-	for _, w := range Decide(c, BackOff{Cut: 4, Reason: "web waits"}, true, s) {
-		if w.Knob.File == node.FileL3 && !strings.Contains(w.Reason, "web waits: BE gives way, down to 4 of them") {
+	for _, w := range Decide(c, BackOff{Cut: 4, Miss: slo.Miss{Workload: "web", At: time.Unix(1, 0)}}, true, s) {
+		if w.Knob.File == node.FileL3 && !strings.Contains(w.Reason, ": BE gives way, down to 4 of them") {
 			t.Errorf("%v for %q", w.Value, w.Reason)
 		}
 	}
@@ -224,7 +224,7 @@ func TestTheReasonSaysWhatIsCut(t *testing.T) {
 // is in the future. It must continue as if it had been saved now.
 func TestAClockThatWasSetBackStopsNoBackOff(t *testing.T) {
 	now, future := time.Unix(1000, 0), time.Unix(1e6, 0)
-	x := slo.Tracker{Work: map[node.WorkloadID]slo.State{"web": {Missed: true, At: now.Add(2 * settling), Reason: "web waits"}}}
+	x := slo.Tracker{Work: map[node.WorkloadID]slo.State{"web": {Miss: slo.Miss{Workload: "web", At: now.Add(2 * settling)}}}}
 	q := BackOff{Cut: parts / 2, At: future}.Follow(slo.Tracker{}, node.Snapshot{At: now})
 	if q = q.Follow(x, node.Snapshot{At: now.Add(2 * settling)}); q.Cut != parts*3/4 {
 		t.Errorf("a miss after the clock was set back leaves the cut at %d", q.Cut)

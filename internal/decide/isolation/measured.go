@@ -90,7 +90,7 @@ func (st Selector) advanceTrials(c Config, next node.Selection, offered, usable 
 	in.CPUs, in.Places = switchback.CPUsOf(t.Snapshot, t.Pool.ReservedCPUs), switchback.PlacesOf(t.Snapshot, t.homeOf)
 	in.Workloads, in.Passing, in.BE = switchback.CountsOf(t.Snapshot), switchback.PassingOf(t.Snapshot), switchback.BERuns(t.Snapshot, t.Use)
 	if missed := t.SLO.Unexplained(); len(missed) > 0 {
-		in.Missed = missed[0].Reason
+		in.Missed = missed[0].Text()
 	}
 	in.InForce = len(st.Trials.Trial.Candidate) == 0 || Selector{Status: next, LS: st.LS}.isInForce(c, t.Layout, t.Snapshot)
 	return st.Trials.Follow(in)

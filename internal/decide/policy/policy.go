@@ -96,7 +96,7 @@ func reasonsOf(misses []slo.Miss) map[node.WorkloadID]string {
 		if all == nil {
 			all = map[node.WorkloadID]string{}
 		}
-		all[m.Workload] = m.Reason
+		all[m.Workload] = m.Text()
 	}
 	return all
 }

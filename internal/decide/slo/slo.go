@@ -4,7 +4,6 @@ package slo
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -51,17 +50,9 @@ type State struct {
 	Since    time.Time          `json:"since,omitzero"`
 	Delay    node.RunQueueDelay `json:"delay,omitzero"`
 	Counters Reading            `json:"counters,omitzero"`
-	// Missed says that the objective counts as missed. At is the time of the
-	// last miss. Percent is the 99th percentile of the waits in percent of the
-	// objective. Reason describes the miss.
-	Missed  bool      `json:"missed,omitempty"`
-	At      time.Time `json:"at,omitzero"`
-	Percent int64     `json:"percent,omitempty"`
-	Reason  string    `json:"reason,omitempty"`
-	// Helpless says that BE caused hardly any of the waits. Throttled says that
-	// the workload would meet its objective without its own quota.
-	Helpless  bool `json:"helpless,omitempty"`
-	Throttled bool `json:"throttled,omitempty"`
+	// Miss is the last window that missed the objective. It is zero while the
+	// objective is met.
+	Miss Miss `json:"miss,omitzero"`
 	// Doubted says that the last window of a workload with a quota would have been
 	// the first to blame BE. When throttling begins, the waits are counted before
 	// the throttled time. So only the next whole window can blame BE.
@@ -70,14 +61,6 @@ type State struct {
 	// of the window.
 	Judgement Judgement `json:"judgement,omitzero"`
 	Runners   parts     `json:"runners,omitempty"`
-}
-
-// A Miss is an LS workload whose SLO is violated now.
-type Miss struct {
-	Workload node.WorkloadID
-	Reason   string
-	// Helpless says that BE caused hardly any of the waits.
-	Helpless bool
 }
 
 // Observe adds the waits of s. An SLO is violated if more than 1 of 100 waits
@@ -108,25 +91,21 @@ func (x Tracker) Observe(s node.Snapshot) Tracker {
 // Unexplained lists the violations that a workload's own quota does not explain.
 // Only for these, BE may lose anything.
 func (x Tracker) Unexplained() []Miss {
-	return slices.DeleteFunc(x.Violations(), func(m Miss) bool { return x.Work[m.Workload].Throttled })
+	return slices.DeleteFunc(x.Violations(), func(m Miss) bool { return m.Quota == Explains })
 }
 
-// Violations lists the workloads whose SLO is violated now, worst first.
+// Violations lists the misses of the workloads whose SLO is violated now, worst
+// first.
 func (x Tracker) Violations() []Miss {
-	var ids []node.WorkloadID
-	for id, f := range x.Work {
-		if f.Missed {
-			ids = append(ids, id)
+	var all []Miss
+	for _, f := range x.Work {
+		if f.Miss.Happened() {
+			all = append(all, f.Miss)
 		}
 	}
-	slices.SortFunc(ids, func(a, b node.WorkloadID) int {
-		return cmp.Or(cmp.Compare(x.Work[b].Percent, x.Work[a].Percent), strings.Compare(string(a), string(b)))
+	slices.SortFunc(all, func(a, b Miss) int {
+		return cmp.Or(cmp.Compare(b.Percent(), a.Percent()), strings.Compare(string(a.Workload), string(b.Workload)))
 	})
-	var all []Miss
-	for _, id := range ids {
-		f := x.Work[id]
-		all = append(all, Miss{Workload: id, Reason: f.Reason, Helpless: f.Helpless})
-	}
 	return all
 }
 
@@ -192,8 +171,8 @@ func (f State) observe(at time.Time, w *node.Workload, want time.Duration, now R
 	if was := f.Judgement.Objective; was != 0 && was != want {
 		f = State{} // the owner has changed the objective
 	}
-	if f.At.After(at) { // f.At is from before a reboot; the time at would mark a new miss
-		f.At = at.Add(-1)
+	if f.Miss.At.After(at) { // it is from before a reboot; the time at would mark a new miss
+		f.Miss.At = at.Add(-1)
 	}
 	d, ok := waitsBetween(f.Delay, w.Usage.Delay)
 	grown, fits := now.since(f.Counters)
@@ -202,21 +181,19 @@ func (f State) observe(at time.Time, w *node.Workload, want time.Duration, now R
 		return f.begin(at, w, now, runners)
 	}
 	throttled := grown.throttledWaits()
-	blamed := f.Missed && !f.Throttled
-	if !grown.isHeldByQuota() && d.isMissed(want, throttled) && (!f.Missed && !f.Doubted || length >= LeastWindow) {
+	missed, blamed := f.Miss.Happened(), f.Miss.Happened() && f.Miss.Quota != Explains
+	if !grown.isHeldByQuota() && d.isMissed(want, throttled) && (!missed && !f.Doubted || length >= LeastWindow) {
 		if grown.Periods.Or(0) > 0 && !blamed && !f.Doubted {
 			f.Doubted = true
 			return f.begin(at, w, now, runners)
 		}
-		f = f.miss(at, w, want, d)
+		f.Miss, f.Doubted = missOf(at, w.ID, want, d), false
+		f.Miss.Helpless = grown.hardlyForBE(throttled)
 		if throttled > 0 {
-			f.Reason += ", not only because its own quota throttles it"
-		}
-		if f.Helpless = grown.hardlyForBE(throttled); f.Helpless {
-			f.Reason += ", hardly for BE"
+			f.Miss.Quota = Adds
 		}
 		parts := runners.since(f.Runners)
-		f.Judgement = f.Judgement.missed(at, want, d, causeOf(grown, f.Helpless, parts), grown, parts)
+		f.Judgement = f.Judgement.missed(at, want, d, causeOf(grown, f.Miss.Helpless, parts), grown, parts)
 		return f.begin(at, w, now, runners)
 	}
 	if length < longestWindow && (length < LeastWindow || d.waits < enoughWaits) {
@@ -225,25 +202,16 @@ func (f State) observe(at time.Time, w *node.Workload, want time.Duration, now R
 	// A window with a miss for which only the quota is to blame shows nothing
 	// about BE. It ends as late as a window without a miss, and neither prolongs
 	// a miss for another reason nor ends it early.
-	calm := !f.Missed || at.Sub(f.At) >= calmBefore
+	calm := !missed || at.Sub(f.Miss.At) >= calmBefore
 	switch {
-	case (calm || f.Throttled) && d.isMissed(want, 0):
-		f = f.miss(at, w, want, d)
-		f.Throttled, f.Helpless = true, true
-		f.Reason += ", because its own quota throttles it"
+	case (calm || !blamed) && d.isMissed(want, 0):
+		f.Miss, f.Doubted = missOf(at, w.ID, want, d), false
+		f.Miss.Quota, f.Miss.Helpless = Explains, true
 		f.Judgement = f.Judgement.missed(at, want, d, OwnLimit, grown, runners.since(f.Runners))
 	case calm:
 		f = State{Judgement: f.Judgement.keep(at, want, d)}
 	}
 	return f.begin(at, w, now, runners)
-}
-
-// miss records a miss.
-func (f State) miss(at time.Time, w *node.Workload, want time.Duration, d spread) State {
-	f.Missed, f.At, f.Helpless, f.Throttled, f.Doubted = true, at, false, false, false
-	f.Percent = int64(d.tail() * 100 / want)
-	f.Reason = fmt.Sprintf("%s waits %s, wants %v", w.ID, d.say(), want)
-	return f
 }
 
 // begin starts a new window.
@@ -323,23 +291,4 @@ func (d spread) tail() time.Duration {
 		}
 	}
 	return 0
-}
-
-// say describes the tail of the waits for a reason.
-func (d spread) say() string {
-	if d.after == nil {
-		return fmt.Sprintf("%v on average, so some %v (p99)", roundTime(d.sum/time.Duration(max(d.waits, 1))), roundTime(d.tail()))
-	}
-	return fmt.Sprintf("up to %v (p99)", roundTime(d.tail()))
-}
-
-// roundTime rounds a time so that it is easy to read in reasons.
-func roundTime(t time.Duration) time.Duration {
-	switch {
-	case t >= 100*time.Millisecond:
-		return t.Round(time.Millisecond)
-	case t >= time.Millisecond:
-		return t.Round(100 * time.Microsecond)
-	}
-	return t.Round(time.Microsecond)
 }

@@ -86,7 +86,7 @@ func TestADecreasedCounterBeginsANewWindow(t *testing.T) {
 			t.Errorf("%s makes a window: %+v", name, d)
 		}
 		f := State{Since: time.Unix(1, 0), Delay: full}.observe(time.Unix(2, 0), &node.Workload{Usage: node.Usage{Delay: now}}, 1, Reading{}, nil)
-		if f.Missed || !f.Since.Equal(time.Unix(2, 0)) {
+		if f.Miss.Happened() || !f.Since.Equal(time.Unix(2, 0)) {
 			t.Errorf("%s: the window began at %v", name, f.Since)
 		}
 	}
@@ -95,9 +95,10 @@ func TestADecreasedCounterBeginsANewWindow(t *testing.T) {
 // TestWorstMissFirst checks that the workload with the largest miss comes
 // first.
 func TestWorstMissFirst(t *testing.T) {
-	x := Tracker{Work: map[node.WorkloadID]State{
-		"a": {Missed: true, Percent: 150}, "b": {Missed: true, Percent: 900}, "c": {Percent: 9000}, "d": {Missed: true, Percent: 150},
-	}}
+	x := Tracker{Work: map[node.WorkloadID]State{"c": {}}}
+	for id, tail := range map[node.WorkloadID]time.Duration{"a": 15, "b": 90, "d": 15} {
+		x.Work[id] = State{Miss: Miss{Workload: id, At: time.Unix(1, 0), Objective: 10, Tail: tail}}
+	}
 	var got []node.WorkloadID
 	for _, m := range x.Violations() {
 		got = append(got, m.Workload)
@@ -113,14 +114,14 @@ func TestAClockThatWasSetBackEndsNoMiss(t *testing.T) {
 	now, future := time.Unix(1000, 0), time.Unix(1e6, 0)
 	w := node.Workload{ID: "web"}
 	w.Usage.Delay = node.RunQueueDelay{Sum: node.Some(time.Duration(0)), Counts: make([]uint64, kernelBuckets)}
-	f := State{Missed: true, At: future, Since: future, Delay: w.Usage.Delay}.observe(now, &w, time.Millisecond, Reading{}, nil)
-	if f.At.After(now) || f.At.Equal(now) {
-		t.Errorf("the last miss is of %v, now it is %v", f.At, now)
+	f := State{Miss: Miss{At: future}, Since: future, Delay: w.Usage.Delay}.observe(now, &w, time.Millisecond, Reading{}, nil)
+	if at := f.Miss.At; !at.Before(now) {
+		t.Errorf("the last miss is of %v, now it is %v", at, now)
 	}
 	for i := range 3 {
 		f = f.observe(now.Add(time.Duration(i+1)*longestWindow), &w, time.Millisecond, Reading{}, nil)
 	}
-	if f.Missed {
+	if f.Miss.Happened() {
 		t.Error("the objective still counts as missed")
 	}
 }

@@ -1,7 +1,6 @@
 package slo
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -91,11 +90,12 @@ func TestOnlyWaitsThatTheQuotaDoesNotExplainCostBE(t *testing.T) {
 		},
 	} {
 		f := live(30, c.second)
-		if f.Missed != c.missed || f.Throttled != c.throttled || f.Helpless != c.helpless {
-			t.Errorf("%s: missed %v, throttled %v, helpless %v: %s", name, f.Missed, f.Throttled, f.Helpless, f.Reason)
+		m := f.Miss
+		if m.Happened() != c.missed || m.Quota == Explains != c.throttled || m.Helpless != c.helpless {
+			t.Errorf("%s: %+v", name, m)
 		}
-		if says := strings.Contains(f.Reason, "its own quota throttles it"); says != f.Missed {
-			t.Errorf("%s: reason %q", name, f.Reason)
+		if m.Happened() && m.Quota == "" {
+			t.Errorf("%s: it does not say that the quota throttled it: %s", name, m.Text())
 		}
 		if left := (Tracker{Work: map[node.WorkloadID]State{"web": f}}).Unexplained(); len(left) == 1 == (c.throttled || !c.missed) {
 			t.Errorf("%s: unexplained misses: %v", name, left)
@@ -111,15 +111,15 @@ func TestAMissForAnotherReasonOutlastsThrottling(t *testing.T) {
 	w.Usage.Delay = node.RunQueueDelay{Sum: node.Some(time.Duration(0)), Counts: make([]uint64, kernelBuckets)}
 	at := time.Unix(1000, 0)
 	r := Reading{Throttled: node.Some(time.Duration(0))}
-	f := State{Missed: true, At: at, Since: at, Delay: w.Usage.Delay, Counters: r}
+	f := State{Miss: Miss{At: at}, Since: at, Delay: w.Usage.Delay, Counters: r}
 	for i := 1; i <= 8; i++ {
 		counts := make([]uint64, kernelBuckets)
 		counts[9], counts[18] = uint64(500*i), uint64(20*i) // 20 waits of 34 to 67 ms
 		w.Usage.Delay.Counts = counts
 		r.Waited, r.ByBE, r.Throttled = r.Waited+time.Second, r.ByBE+time.Second, node.Some(time.Duration(i)*time.Second)
 		f = f.observe(at.Add(time.Duration(i)*time.Second), &w, 2*ms, r, nil)
-		if throttled := i >= int(calmBefore/time.Second); f.Throttled != throttled || !f.Missed {
-			t.Errorf("after %d s: missed %v, throttled %v", i, f.Missed, f.Throttled)
+		if throttled := i >= int(calmBefore/time.Second); f.Miss.Quota == Explains != throttled || !f.Miss.Happened() {
+			t.Errorf("after %d s: %+v", i, f.Miss)
 		}
 	}
 }

@@ -20,8 +20,8 @@ type BackOff struct {
 	Permille int64     `json:"permille,omitempty"`
 	At       time.Time `json:"at,omitzero"`  // time of the last update
 	Cut      time.Time `json:"cut,omitzero"` // time of the last halving
-	// Reason names the missed objective; empty: no objective is missed now.
-	Reason string `json:"reason,omitempty"`
+	// Miss is the missed objective; zero: no objective is missed now.
+	Miss slo.Miss `json:"miss,omitzero"`
 }
 
 // Follow updates the back-off to the given time. It ignores services whose waits BE hardly
@@ -36,8 +36,8 @@ func (g BackOff) Follow(x slo.Tracker, at time.Time) BackOff {
 		if m.Helpless {
 			continue
 		}
-		if x.Work[m.Workload].At.Equal(at) && at.Sub(g.Cut) >= slo.LeastWindow {
-			return BackOff{Permille: 1000 - (1000-g.Permille)/2, At: at, Cut: at, Reason: m.Reason}
+		if m.At.Equal(at) && at.Sub(g.Cut) >= slo.LeastWindow {
+			return BackOff{Permille: 1000 - (1000-g.Permille)/2, At: at, Cut: at, Miss: m}
 		}
 		missing = true
 	}
@@ -50,7 +50,7 @@ func (g BackOff) Follow(x slo.Tracker, at time.Time) BackOff {
 		if g.At = g.At.Add(n * growBack); at.Sub(g.At) >= growBack {
 			g.At = at
 		}
-		g.Reason = ""
+		g.Miss = slo.Miss{}
 	}
 	if g.Permille <= 0 {
 		return BackOff{}
@@ -65,10 +65,10 @@ func (b Budget) subtract(g BackOff) Budget {
 		return b
 	}
 	b.May = max(b.May*unit.MilliCPU(1000-g.Permille)/1000, b.Least)
-	if g.Reason == "" {
+	if !g.Miss.Happened() {
 		b.Reason += fmt.Sprintf("; no objective is missed any more: BE grows back slowly, to %v", b.May)
 		return b
 	}
-	b.Reason += fmt.Sprintf("; %s: BE gives way, down to %v", g.Reason, b.May)
+	b.Reason += fmt.Sprintf("; %s: BE gives way, down to %v", g.Miss.Text(), b.May)
 	return b
 }

@@ -12,7 +12,7 @@ import (
 // long the back-off lasts, and that a pause does not end the back-off at once.
 func TestCPUBackOffEndsInTime(t *testing.T) {
 	for _, every := range []time.Duration{20 * time.Millisecond, 330 * time.Millisecond, time.Second, 4 * time.Second} {
-		g, at := BackOff{Permille: 1000, At: time.Unix(0, 0), Reason: "web"}, time.Unix(0, 0)
+		g, at := BackOff{Permille: 1000, At: time.Unix(0, 0), Miss: slo.Miss{Workload: "web", At: time.Unix(0, 0)}}, time.Unix(0, 0)
 		for g.Permille > 0 {
 			at = at.Add(every)
 			g = g.Follow(slo.Tracker{}, at)
@@ -38,7 +38,7 @@ func TestCPUBackOffOnlyEverNarrows(t *testing.T) {
 	g, at, last := BackOff{}, time.Unix(0, 0), b.May
 	for turn := range 20 {
 		at = at.Add(time.Second)
-		g = g.Follow(slo.Tracker{Work: map[node.WorkloadID]slo.State{"web": {Missed: true, At: at, Reason: "web waits"}}}, at)
+		g = g.Follow(slo.Tracker{Work: map[node.WorkloadID]slo.State{"web": {Miss: slo.Miss{Workload: "web", At: at}}}}, at)
 		now := b.subtract(g).May
 		if now > last || now < b.Least || (turn > 10 && now != b.Least) {
 			t.Fatalf("after %d s of waiting BE may use %v after %v", turn+1, now, last)
@@ -56,7 +56,7 @@ func TestManyObjectivesCostOneHalving(t *testing.T) {
 	missed := func(at time.Time, ids ...node.WorkloadID) slo.Tracker {
 		x := slo.Tracker{Work: map[node.WorkloadID]slo.State{}}
 		for _, id := range ids {
-			x.Work[id] = slo.State{Missed: true, At: at, Reason: string(id)}
+			x.Work[id] = slo.State{Miss: slo.Miss{Workload: id, At: at}}
 		}
 		return x
 	}
