@@ -126,7 +126,8 @@ unit: deps-build ## the fast tests: no root, no VM
 	$(GO) test ./...
 
 .PHONY: vet
-vet: deps-build ## formatting and go vet
+vet: deps-build ## formatting, go vet, and the form of the commits
+	@scripts/check-commits.sh
 	@bad=$$($$($(GO) env GOROOT)/bin/gofmt -l $$(git ls-files '*.go')); [ -z "$$bad" ] || { echo "not formatted: $$bad"; exit 1; }
 	$(GO) vet ./...
 
@@ -156,7 +157,7 @@ generate-api: deps-build ## what is made of api/: deep copies and the CRDs in de
 
 .PHONY: golden
 golden: deps-build ## rewrite golden files and scenarios; review the diff
-	$(GO) test . ./internal/decide/policy ./internal/lab/colocation ./internal/lab/memory ./internal/lab/reaction ./internal/config ./internal/cluster/admission ./internal/cluster/podpages ./internal/agent/top ./internal/agent/record -update
+	$(GO) test ./internal/decide/policy ./internal/lab/colocation ./internal/lab/memory ./internal/lab/reaction ./internal/config ./internal/cluster/admission ./internal/cluster/podpages ./internal/agent/top ./internal/agent/record -update
 	cd test/chart && $(GO) test . -update
 
 .PHONY: clean

@@ -43,18 +43,6 @@ func dependOn(files ...string) {
 	}
 }
 
-// TestCommitsSayWhat checks the messages of the commits of this repository.
-func TestCommitsSayWhat(t *testing.T) {
-	log, err := git(t, ".", "rev-parse", "--git-path", "logs/HEAD")
-	if err != nil {
-		t.Skipf("these sources are not in a git repository: %v\n%s", err, log)
-	}
-	dependOn(strings.TrimSpace(log), checkCommits)
-	if text, err := inRepository(t, ".", checkCommits); err != nil {
-		t.Errorf("%v\n%s", err, text)
-	}
-}
-
 // TestCommitsAreChecked makes commits with good and bad messages. Its history
 // does not contain the commit from which the rule applies.
 func TestCommitsAreChecked(t *testing.T) {

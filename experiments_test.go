@@ -111,3 +111,29 @@ func TestExperimentsAreLight(t *testing.T) {
 		}
 	}
 }
+
+// keepWithin fails for each size above the limit (most), unless an exception
+// allows that size. It also fails for each exception that is not needed any
+// more, or that could be lower by a tenth.
+func keepWithin(t *testing.T, kind, unit string, sizes map[string]int, most int, exceptions map[string]int) {
+	t.Helper()
+	for _, name := range slices.Sorted(maps.Keys(sizes)) {
+		size, limit := sizes[name], most
+		if e, ok := exceptions[name]; ok {
+			limit = e
+			if size <= most {
+				t.Errorf("%s %s has %d %s now: take it out of the exceptions", kind, name, size, unit)
+			} else if size*10 < e*9 {
+				t.Errorf("%s %s has %d %s now: lower its exception, which is %d", kind, name, size, unit, e)
+			}
+		}
+		if size > limit {
+			t.Errorf("%s %s has %d %s, more than %d", kind, name, size, unit, limit)
+		}
+	}
+	for name := range exceptions {
+		if _, ok := sizes[name]; !ok {
+			t.Errorf("%s %s has an exception but does not exist", kind, name)
+		}
+	}
+}

@@ -4,23 +4,11 @@ import (
 	"go/ast"
 	"go/token"
 	"io/fs"
-	"maps"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-)
-
-// The size limits. Each exception is in a list, with the size that it had when
-// the limit was set. If the exception becomes smaller, its entry must become
-// smaller, too.
-const (
-	maxFileLines     = 420
-	maxPackageLines  = 2000
-	maxTypeMethods   = 40
-	maxFunctionLines = 100
 )
 
 // TestNamesThatSayNothing refuses folder names that fit any content.
@@ -37,155 +25,37 @@ func TestNamesThatSayNothing(t *testing.T) {
 	}
 }
 
-// largePackages lists the packages of more than maxPackageLines lines. The
-// numbers are rounded up to a multiple of 50, so that a change of a few lines
-// does not change this list.
-var largePackages = map[string]int{
-	"agent/control":       2050,
-	"cluster/kube":        2050,
-	"cluster/manager":     2300,
-	"cmd/tenon":           2250,
-	"config":              3350,
-	"kernel/cgroup":       3850,
-	"lab/report":          2400,
-	"lab/testbed":         2050,
-	"machine/conformance": 2800,
-	"machine/sim":         2850,
-	"model/node":          2600,
-}
-
-// largeTypes lists the types of more than maxTypeMethods methods.
-var largeTypes = map[string]int{
-	"kernel/cgroup.Tree":      90,
-	"machine/journal.Journal": 43,
-	"machine/sim.Node":        73,
-}
-
-// longFunctions lists the functions of more than maxFunctionLines lines. A
-// function that is a single table may stay long.
-var longFunctions = map[string]int{
-	"machine/conformance.cpusetFacts": 130,
-	"machine/conformance.groupFacts":  111,
-	"machine/conformance.maxFacts":    130,
-	"machine/sim.controlRules":        119,
-	"machine/sim.cpuRules":            126,
-	"machine/sim.ioRules":             113,
-}
-
-// TestSizes limits the size of files, packages, types and functions, so that
-// each has one topic. If it fails, split by topic and not by length.
-func TestSizes(t *testing.T) {
-	lines, methods, functions := map[string]int{}, map[string]int{}, map[string]int{}
-	for _, root := range roots {
-		eachGoFile(t, root, func(name string, f *ast.File, fset *token.FileSet) {
-			if strings.HasSuffix(name, "_test.go") || ast.IsGenerated(f) {
-				return
-			}
-			pkg := strings.TrimPrefix(path.Dir(filepath.ToSlash(name)), internal)
-			text, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			n := strings.Count(string(text), "\n")
-			if n > maxFileLines {
-				t.Errorf("%s has %d lines, more than %d", name, n, maxFileLines)
-			}
-			lines[pkg] += n
-			for _, decl := range f.Decls {
-				fn, ok := decl.(*ast.FuncDecl)
-				if !ok {
-					continue
-				}
-				of := pkg + "." + fn.Name.Name
-				if fn.Recv != nil {
-					recv := receiver(fn)
-					methods[pkg+"."+recv]++
-					of = pkg + "." + recv + "." + fn.Name.Name
-				}
-				functions[of] = fset.Position(fn.End()).Line - fset.Position(fn.Pos()).Line + 1
-			}
-		})
-	}
-	keepWithin(t, "package", "lines", lines, maxPackageLines, largePackages)
-	keepWithin(t, "type", "methods", methods, maxTypeMethods, largeTypes)
-	keepWithin(t, "function", "lines", functions, maxFunctionLines, longFunctions)
-}
-
-func receiver(fn *ast.FuncDecl) string {
-	expr := fn.Recv.List[0].Type
-	for {
-		switch e := expr.(type) {
-		case *ast.StarExpr:
-			expr = e.X
-		case *ast.IndexExpr:
-			expr = e.X
-		case *ast.Ident:
-			return e.Name
-		default:
-			return "?"
-		}
-	}
-}
-
-// keepWithin fails for each size above the limit (most), unless an exception
-// allows that size. It also fails for each exception that is not needed any
-// more, or that could be lower by a tenth.
-func keepWithin(t *testing.T, kind, unit string, sizes map[string]int, most int, exceptions map[string]int) {
-	t.Helper()
-	for _, name := range slices.Sorted(maps.Keys(sizes)) {
-		size, limit := sizes[name], most
-		if e, ok := exceptions[name]; ok {
-			limit = e
-			if size <= most {
-				t.Errorf("%s %s has %d %s now: take it out of the exceptions", kind, name, size, unit)
-			} else if size*10 < e*9 {
-				t.Errorf("%s %s has %d %s now: lower its exception, which is %d", kind, name, size, unit, e)
-			}
-		}
-		if size > limit {
-			t.Errorf("%s %s has %d %s, more than %d", kind, name, size, unit, limit)
-		}
-	}
-	for name := range exceptions {
-		if _, ok := sizes[name]; !ok {
-			t.Errorf("%s %s has an exception but does not exist", kind, name)
-		}
-	}
-}
-
 // TestParentDeathSignalsComeFromLockedThreads checks that each function that
 // sets Pdeathsig locks its thread, or starts a goroutine that does. The kernel
 // sends the signal when the thread that started the child ends, and Go ends
 // threads that it does not need, or whose attributes a goroutine has changed.
 func TestParentDeathSignalsComeFromLockedThreads(t *testing.T) {
-	for _, root := range roots {
-		eachGoFile(t, root, func(name string, f *ast.File, fset *token.FileSet) {
-			locking := map[string]bool{} // functions of this file that lock their thread
-			for _, decl := range f.Decls {
-				if fn, is := decl.(*ast.FuncDecl); is && names(fn)["LockOSThread"] {
-					locking[fn.Name.Name] = true
-				}
+	eachGoFile(t, ".", func(name string, f *ast.File, fset *token.FileSet) {
+		locking := map[string]bool{} // functions of this file that lock their thread
+		for _, decl := range f.Decls {
+			if fn, is := decl.(*ast.FuncDecl); is && names(fn)["LockOSThread"] {
+				locking[fn.Name.Name] = true
 			}
-			for _, decl := range f.Decls {
-				fn, is := decl.(*ast.FuncDecl)
-				if !is || !names(fn)["Pdeathsig"] || locking[fn.Name.Name] {
-					continue
-				}
-				starts := false
-				ast.Inspect(fn, func(n ast.Node) bool {
-					if g, is := n.(*ast.GoStmt); is {
-						for callee := range names(g.Call) {
-							starts = starts || locking[callee]
-						}
+		}
+		for _, decl := range f.Decls {
+			fn, is := decl.(*ast.FuncDecl)
+			if !is || !names(fn)["Pdeathsig"] || locking[fn.Name.Name] {
+				continue
+			}
+			starts := false
+			ast.Inspect(fn, func(n ast.Node) bool {
+				if g, is := n.(*ast.GoStmt); is {
+					for callee := range names(g.Call) {
+						starts = starts || locking[callee]
 					}
-					return true
-				})
-				if !starts {
-					t.Errorf("%v: %s sets Pdeathsig, but does not lock its thread: the child may die at any time", fset.Position(fn.Pos()), fn.Name.Name)
 				}
+				return true
+			})
+			if !starts {
+				t.Errorf("%v: %s sets Pdeathsig, but does not lock its thread: the child may die at any time", fset.Position(fn.Pos()), fn.Name.Name)
 			}
-		})
-	}
+		}
+	})
 }
 
 // names returns the identifiers that stand in a piece of code.

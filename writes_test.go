@@ -356,3 +356,19 @@ func TestKernelIsWrittenFromOneList(t *testing.T) {
 		}
 	}
 }
+
+func receiver(fn *ast.FuncDecl) string {
+	expr := fn.Recv.List[0].Type
+	for {
+		switch e := expr.(type) {
+		case *ast.StarExpr:
+			expr = e.X
+		case *ast.IndexExpr:
+			expr = e.X
+		case *ast.Ident:
+			return e.Name
+		default:
+			return "?"
+		}
+	}
+}

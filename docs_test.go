@@ -1,17 +1,12 @@
 package tenon_test
 
 import (
-	"fmt"
-	"go/scanner"
-	"go/token"
 	"io/fs"
-	"maps"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"unicode"
@@ -21,20 +16,6 @@ import (
 // maxColumns is the maximum length of a line of Markdown outside tables and
 // code. A diff of a longer line is hard to read.
 const maxColumns = 120
-
-// avoided are the words that hide the subject of a sentence, and the private
-// names that docs/glossary.md replaces. Names that a user types or reads in
-// output are written in `code` and do not count.
-var avoided = regexp.MustCompile(`(?i)\b(nobody|somebody|anybody|whoever|whomever|rungs?|told|hurts?)\b`)
-
-// clauses matches a comment that explains a name by a clause, as in "Limit is
-// how many files ...". A noun is easier to read: "Limit is the number of files
-// that ...".
-var clauses = regexp.MustCompile(`^// (?:An? |The )?\w+ (?:is|are) (?:what|how (?:many|much|long|often|far|late|fast)) `)
-
-// wordCounts is the file with the number of avoided words in the comments and
-// strings of each folder of Go files. The numbers may only fall.
-const wordCounts = "testdata/words.txt"
 
 // A page is a Markdown file, with its lines unchanged and without code.
 type page struct {
@@ -92,33 +73,12 @@ func pages(t *testing.T) map[string]page {
 	return all
 }
 
-// withoutTable removes the table that is generated from Go comments, because
-// these comments are counted in the sources.
-func withoutTable(text string) string {
-	before, rest, found := strings.Cut(text, "<!-- packages: make golden -->")
-	if !found {
-		return text
-	}
-	_, after, _ := strings.Cut(rest, "<!-- packages end -->")
-	return before + after
-}
-
 func TestDocumentsAreWrapped(t *testing.T) {
 	for _, p := range pages(t) {
 		for i, line := range p.prose {
 			if n := utf8.RuneCountInString(line); n > maxColumns && !strings.HasPrefix(strings.TrimSpace(line), "|") {
 				t.Errorf("%s:%d has %d columns, at most %d", p.name, i+1, n, maxColumns)
 			}
-		}
-	}
-}
-
-func TestDocumentsNameWhoActs(t *testing.T) {
-	for _, p := range pages(t) {
-		prose := codeSpan.ReplaceAllString(withoutTable(strings.Join(p.prose, "\n")), "")
-		prose = aLink.ReplaceAllString(prose, "]")
-		for _, word := range avoided.FindAllString(prose, -1) {
-			t.Errorf("%s says %q: name who acts, or take the term of docs/glossary.md", p.name, word)
 		}
 	}
 }
@@ -227,91 +187,4 @@ func TestGlossary(t *testing.T) {
 	if len(terms) < 40 {
 		t.Errorf("found %d terms, want at least 40", len(terms))
 	}
-}
-
-// TestAvoidedWordsInGoGetFewer compares the avoided words in Go files with
-// testdata/words.txt, folder by folder. A change that removes some must also
-// lower the number (go test . -update). A number must not rise, and no folder
-// may be added.
-func TestAvoidedWordsInGoGetFewer(t *testing.T) {
-	found := wordsOfGo(t)
-	list := map[string]int{}
-	text, err := os.ReadFile(wordCounts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if folder, n, ok := strings.Cut(strings.TrimSpace(line), " "); ok && folder != "#" {
-			if list[folder], err = strconv.Atoi(strings.TrimSpace(n)); err != nil {
-				t.Fatalf("%s: %v", wordCounts, err)
-			}
-		}
-	}
-	for _, folder := range slices.Sorted(maps.Keys(found)) {
-		if found[folder] > list[folder] {
-			t.Errorf("%s has %d avoided words in comments and strings, at most %d: name who acts, or take the term of docs/glossary.md", folder, found[folder], list[folder])
-		}
-	}
-	if t.Failed() {
-		return
-	}
-	fewer := !maps.Equal(found, list)
-	if fewer && *update {
-		var b strings.Builder
-		b.WriteString("# Words that words_test.go avoids, in the comments and strings of Go files. Only fewer: go test . -update\n")
-		for _, folder := range slices.Sorted(maps.Keys(found)) {
-			fmt.Fprintf(&b, "%s %d\n", folder, found[folder])
-		}
-		if err := os.WriteFile(wordCounts, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	} else if fewer {
-		fail := t.Skipf
-		if os.Getenv("TENON_TEST_STRICT") == "1" {
-			fail = t.Errorf
-		}
-		fail("there are fewer avoided words than %s says: run go test . -update", wordCounts)
-	}
-}
-
-// wordsOfGo counts the avoided words in comments and strings by folder.
-func wordsOfGo(t *testing.T) map[string]int {
-	t.Helper()
-	found := map[string]int{}
-	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || name == "words_test.go" {
-			return err
-		}
-		if d.IsDir() && name != "." && (strings.HasPrefix(d.Name(), ".") || name == "bin") {
-			return fs.SkipDir
-		}
-		if filepath.Ext(name) != ".go" {
-			return nil
-		}
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		files := token.NewFileSet()
-		var s scanner.Scanner
-		s.Init(files.AddFile(name, files.Base(), len(text)), text, nil, scanner.ScanComments)
-		for {
-			_, kind, literal := s.Scan()
-			if kind == token.EOF {
-				return nil
-			}
-			if kind == token.COMMENT && clauses.MatchString(literal) {
-				t.Errorf("%s: %q: explain the name by a noun, such as \"the number of\"", name, literal)
-			}
-			if kind == token.COMMENT || kind == token.STRING {
-				if n := len(avoided.FindAllString(literal, -1)); n > 0 {
-					found[filepath.ToSlash(filepath.Dir(name))] += n
-				}
-			}
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
 }
