@@ -23,6 +23,7 @@ import (
 	"tenon.sh/tenon/internal/lab/colocation/run"
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/load"
+	"tenon.sh/tenon/internal/lab/load/protocol"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/testbed"
 )
@@ -178,11 +179,11 @@ func newLoadCommand(g *global) *cobra.Command {
 		Use:   "load URL --rate N [flags]",
 		Short: "Measure the latency of a service under an open load",
 		Long: `Send requests at a rate that does not depend on the answers, and measure the
-latency of each from the moment it was due: GET to http://, gets and sets to
-redis:// and memcached://, queries to postgres://. Run it on a second machine to
-test this one without sharing CPUs. A run that the client itself spoiled (it sent too
-late, it was too busy, requests failed) is void: the reasons are printed and the
-exit status is 1.`,
+latency of each from the moment it was due:
+` + protocol.Requested() + `.
+Run it on a second machine to test this one without sharing CPUs. A run that the client
+itself spoiled (it sent too late, it was too busy, requests failed) is void: the reasons
+are printed and the exit status is 1.`,
 		Example: `  tenon lab load http://nginx.example:8000/ --rate 20000
   tenon lab load http://127.0.0.1:8000/ --rate 5000 --duration 60s --cpus 6-7 -o json`,
 		RunE: func(cmd *cobra.Command, args []string) error {

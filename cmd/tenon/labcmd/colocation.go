@@ -13,6 +13,7 @@ import (
 	"tenon.sh/tenon/internal/lab/colocation/cluster"
 	"tenon.sh/tenon/internal/lab/colocation/run"
 	"tenon.sh/tenon/internal/lab/harness"
+	"tenon.sh/tenon/internal/lab/load/protocol"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/lab/work"
@@ -102,7 +103,7 @@ killed run left by the next.`,
 	flags.DurationVar(&c.Duration, "duration", 10*time.Second, "length of the measured part of a run")
 	flags.DurationVar(&c.MaxTime, "max-time", 0, "start no block that would end later than this")
 	f.colocationFlags(cmd, &c)
-	flags.Var(&load, "load", "CPU use of the service alone, in percent of the tested CPUs; sets the offered rate. Also: the URL that the load asks (http://, redis://, memcached://, postgres://), or a command that prints latencies")
+	flags.Var(&load, "load", "CPU use of the service alone, in percent of the tested CPUs; sets the offered rate. Also: the URL that the load asks ("+protocol.Schemes()+"), or a command that prints latencies")
 	f.workloadFlags(cmd, &c.Workloads)
 	f.settingFlags(cmd, &c.Setting, &outside)
 	flags.BoolVar(&onCluster, "kubernetes", false, "run on a node of a cluster that runs Tenon")
@@ -192,7 +193,7 @@ func (f Frame) colocationFlags(cmd *cobra.Command, c *run.Config) {
 	flags.Float64Var(&c.Margin, "margin", 1.03, "the P99 ratio to the baseline that must not be reached")
 	flags.Float64Var(&c.StealPercent, "max-steal", 1, "steal time, in percent of the tested CPUs, above which a run is void")
 	flags.StringVar(&c.Client, "client", harness.ClientTenon, "load generator: tenon (open loop) or wrk (closed loop)")
-	flags.IntVar(&c.Connections, "connections", 0, "connections of the client (default 256; wrk: 54 scaled to the machine; PostgreSQL: 32)")
+	flags.IntVar(&c.Connections, "connections", 0, "connections of the client (default 256, or the number that suits the protocol; wrk: 54 scaled to the machine)")
 	flags.IntVar(&c.BEProcesses, "be-processes", 0, "ffmpeg processes (default: 30 on 104 CPUs, scaled, at least enough to fill the CPUs)")
 	flags.IntVar(&c.BEThreads, "be-threads", 0, "threads of each ffmpeg (default 2)")
 	flags.StringVar(&c.Input, "input", "", "film to transcode (default: a clip that is rendered once and kept)")

@@ -17,7 +17,7 @@ type connState uint8
 const (
 	down       connState = iota // to be reopened at retryAt
 	connecting                  // connection attempt has begun
-	greeting                    // the first message (Target.Hello) has no answer yet
+	greeting                    // the first message (protocol.Requests.Hello) has no answer yet
 	idle                        // free for a request
 	waitingFor                  // one request has no answer yet
 )
@@ -99,9 +99,9 @@ func (t *thread) send(id int32, i int, now int64) {
 	// An empty socket buffer accepts a request of some hundred bytes at once,
 	// unless the connection is broken. So a request that is not written completely
 	// counts as failed.
-	request := t.target.Requests[0]
-	if n := len(t.target.Requests); n > 1 {
-		request = t.target.Requests[t.draw.IntN(n)]
+	request := t.target.Load[0]
+	if n := len(t.target.Load); n > 1 {
+		request = t.target.Load[t.draw.IntN(n)]
 	}
 	switch n, errno := socket.Send(k.fd, request); {
 	case errno != 0:
@@ -142,17 +142,16 @@ func (t *thread) handle(k *conn, id int32, events uint32) {
 		t.reconnect(id)
 	case errno != 0:
 		t.fail(id, k.cause(fate.Read, errno.Error()))
-	case n == 0 && k.answer.EOF():
-		t.complete(id)
-	case n == 0:
-		t.fail(id, k.cause(fate.Read, "closed by the service"))
 	default:
 		k.note(t.buffer[:n])
 		done, err := k.answer.Feed(t.buffer[:n])
-		if err != nil {
+		switch {
+		case err != nil:
 			t.fail(id, k.cause(fate.Answer, err.Error()))
-		} else if done {
+		case done:
 			t.complete(id)
+		case n == 0:
+			t.fail(id, k.cause(fate.Read, "closed by the service"))
 		}
 	}
 }
@@ -160,16 +159,16 @@ func (t *thread) handle(k *conn, id int32, events uint32) {
 // complete records the latency of a complete answer and frees the connection.
 func (t *thread) complete(id int32) {
 	k := &t.conns[id]
-	now := t.now()
-	if !k.answer.Failed() {
+	now, outcome := t.now(), k.answer.Outcome()
+	if !outcome.Failed {
 		const most = int64(longest / LatencyUnit)
 		t.record.latency[k.request] = uint32(min((now-t.record.due[k.request]+int64(LatencyUnit)/2)/int64(LatencyUnit), most))
 	} else {
-		t.record.latency[k.request] = t.record.fate(k.cause(fate.Status, k.answer.Refusal()))
+		t.record.latency[k.request] = t.record.fate(k.cause(fate.Status, outcome.Refusal))
 	}
 	t.busy--
 	k.state = idle
-	if k.answer.Closes() {
+	if outcome.Closes {
 		t.reconnect(id)
 		return
 	}
@@ -239,7 +238,7 @@ func (t *thread) greeted(id int32, n int, errno unix.Errno) {
 	switch {
 	case err != nil:
 		t.refuse(id, err)
-	case done && k.answer.Failed():
+	case done && k.answer.Outcome().Failed:
 		t.refuse(id, errGreeting)
 	case done:
 		k.state = idle

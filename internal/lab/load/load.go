@@ -1,5 +1,5 @@
-// Package load measures the latency of a service (HTTP/1.1, Redis, memcached,
-// PostgreSQL) under an open load. Requests leave on a schedule that is fixed before the
+// Package load measures the latency of a service under an open load. Package protocol
+// has the protocols of services. Requests leave on a schedule that is fixed before the
 // run and does not depend on the service. Each latency counts from the time at which the
 // request was due, so a stall of the service shows in every request that it delayed.
 //
@@ -34,10 +34,7 @@ const (
 // Config defines the requests, their target, and the limits of a valid run. URL, Rate
 // and Duration are required. For every other field, the zero value selects the default.
 type Config struct {
-	// URL names the service and its protocol. For http:// the client sends GET
-	// requests over plain HTTP/1.1. For redis:// and memcached:// it requests
-	// random keys, with nine gets for each set. For postgres:// it sends the
-	// query of the URL, or asks for random rows of the table accounts.
+	// URL names the service and its protocol, which has the requests.
 	URL string
 	// If Pages is above 0, each request is for a random page. The client
 	// appends the number of the page, from 0 to Pages-1, to URL. See Seed.

@@ -120,7 +120,8 @@ func run(ctx context.Context, c Config, l loop) (*Result, error) {
 	return r, nil
 }
 
-// prepareTarget resolves the URL, selects an address of its host, and fills a cache.
+// prepareTarget resolves the URL, selects an address of its host, and sends the
+// requests that come before the run.
 func prepareTarget(ctx context.Context, c Config) (protocol.Target, error) {
 	t, err := protocol.Parse(ctx, c.URL, c.Pages)
 	if err != nil {

@@ -23,7 +23,7 @@ func TestSendingAndReceivingDoNotAllocate(t *testing.T) {
 	}
 	const requests = 1000
 	s := &thread{
-		target: protocol.Target{Requests: [][]byte{[]byte("GET / HTTP/1.1\r\n\r\n")}}, timeout: time.Second, start: time.Now().Add(-time.Second), poller: p,
+		target: protocol.Target{Requests: protocol.Requests{Load: [][]byte{[]byte("GET / HTTP/1.1\r\n\r\n")}}}, timeout: time.Second, start: time.Now().Add(-time.Second), poller: p,
 		buffer: make([]byte, 4096), conns: []conn{{fd: ends[0], state: idle, answer: &protocol.HTTP{}, begin: make([]byte, 0, beginLength)}}, free: ring{ids: make([]int32, 1)},
 		record: record{due: make([]int64, requests), latency: filled(requests, unsent), lag: filled(requests, noLag)},
 	}
@@ -38,7 +38,7 @@ func TestSendingAndReceivingDoNotAllocate(t *testing.T) {
 		if !s.sendDue(s.now()) {
 			t.Fatal("did not send")
 		}
-		if n, _ := socket.Receive(ends[1], request); n != len(s.target.Requests[0]) {
+		if n, _ := socket.Receive(ends[1], request); n != len(s.target.Load[0]) {
 			t.Fatalf("%d bytes arrived", n)
 		}
 		if n, _ := socket.Send(ends[1], answer); n != len(answer) {

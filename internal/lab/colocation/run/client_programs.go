@@ -1,11 +1,12 @@
 package run
 
 import (
+	"cmp"
 	"context"
-	"strings"
 	"time"
 
 	"tenon.sh/tenon/internal/lab/harness"
+	"tenon.sh/tenon/internal/lab/load/protocol"
 	"tenon.sh/tenon/internal/lab/load/wrk"
 	"tenon.sh/tenon/internal/lab/testbed"
 )
@@ -40,10 +41,9 @@ func (b *environment) connections() int {
 		// The published experiment uses 54 connections on 104 CPUs. wrk needs
 		// at least one connection for each of its threads.
 		return max(54*b.Place.Tested.Len()/104, 2, b.Place.Client.Len())
-	case strings.HasPrefix(b.target(), "postgres:"):
-		return 32 // each is a process of the server, which allows 100 by default
 	}
-	return 256
+	p, _, _ := protocol.Find(b.target()) //nolint:errcheck // a command has no protocol
+	return cmp.Or(p.Connections, 256)
 }
 
 // spin starts the spinner, which keeps the tested CPUs busy. With leastWeight,

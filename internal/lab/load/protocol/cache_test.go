@@ -49,11 +49,11 @@ func TestAnswersOfCachesAreCompleteExactlyAtTheirEnd(t *testing.T) {
 			a := c.parser()
 			for piece := 1; piece <= len(c.stream); piece++ {
 				a.Reset()
-				if exact, err := feedInPieces(a, c.stream, piece); err != nil || !exact || a.Failed() != c.failed {
-					t.Fatalf("pieces of %d: exact %v, failed %v, error %v", piece, exact, a.Failed(), err)
+				if exact, err := feedInPieces(a, c.stream, piece); err != nil || !exact || a.Outcome().Failed != c.failed {
+					t.Fatalf("pieces of %d: exact %v, failed %v, error %v", piece, exact, a.Outcome().Failed, err)
 				}
 			}
-			if said := a.Refusal(); (said != "") != c.failed {
+			if said := a.Outcome().Refusal; (said != "") != c.failed {
 				t.Errorf("refusal %q, failed %v", said, c.failed)
 			}
 			a.Reset()

@@ -5,12 +5,31 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"net/url"
 	"strconv"
 )
 
-// maxHead is the maximum size, in bytes, of the header of a response and of
-// each chunk line.
-const maxHead = 64 << 10
+// plainHTTP is HTTP/1.1 without TLS.
+var plainHTTP = Protocol{
+	Scheme: "http", Form: "http://HOST[:PORT]/PATH", Port: "80", Sends: "GET", Pages: true,
+	Requests: httpRequests, Answer: func() Answer { return &HTTP{} },
+}
+
+// httpRequests returns GET for the URL, or for each of its pages.
+func httpRequests(u *url.URL, pages int) (r Requests, fits bool) {
+	get := func(page string) {
+		text := "GET " + u.RequestURI() + page + " HTTP/1.1\r\nHost: " + u.Host + "\r\nUser-Agent: tenon\r\nAccept: */*\r\n\r\n"
+		r.Load = append(r.Load, []byte(text))
+	}
+	if pages == 0 {
+		get("")
+	}
+	for page := range pages {
+		get(strconv.Itoa(page))
+	}
+	r.Ready = r.Load[0]
+	return r, u.User == nil
+}
 
 type part uint8
 
@@ -40,16 +59,12 @@ type HTTP struct {
 }
 
 var (
-	errExtra     = errors.New("bytes after the end of the response")
-	errLongHead  = errors.New("header longer than 64 KiB")
 	errNotHTTP   = errors.New("not an HTTP/1 status line")
 	errBareLF    = errors.New("the lines of the header end with LF alone: want CRLF")
 	errChunkSize = errors.New("chunk size is not a hexadecimal number")
-	errDataEnd   = errors.New("the data do not end with CRLF where their length says")
 
 	headEnd          = []byte("\r\n\r\n")
 	bareHeadEnd      = []byte("\n\n")
-	lineEnd          = []byte("\r\n")
 	statusLineBegin  = []byte("HTTP/1.")
 	contentLength    = []byte("content-length")
 	transferEncoding = []byte("transfer-encoding")
@@ -62,18 +77,19 @@ var (
 // Reset makes r ready for the next response, but keeps its memory.
 func (r *HTTP) Reset() { *r = HTTP{head: r.head[:0]} }
 
-// Failed reports whether the complete response has a status other than 2xx.
-func (r *HTTP) Failed() bool { return r.status < 200 || r.status > 299 }
+// Outcome returns what the response says: a status other than 2xx is a failure.
+func (r *HTTP) Outcome() Outcome {
+	if r.status < 200 || r.status > 299 {
+		return Outcome{Failed: true, Refusal: strconv.Itoa(r.status), Closes: r.closes}
+	}
+	return Outcome{Closes: r.closes}
+}
 
-// Refusal returns the status of the response.
-func (r *HTTP) Refusal() string { return strconv.Itoa(r.status) }
-
-// Closes reports whether the server closes the connection after the response.
-func (r *HTTP) Closes() bool { return r.closes }
-
-// Feed takes the next piece of the stream. It reports whether the response is
-// now complete. It allocates only if a header arrives in pieces.
+// Feed implements Answer. It allocates only if a header arrives in pieces.
 func (r *HTTP) Feed(p []byte) (done bool, err error) {
+	if len(p) == 0 {
+		return r.part == inBodyUntilClose, nil
+	}
 	for r.part == inHead {
 		if len(r.head) > 0 {
 			r.head = append(r.head, p...)
@@ -119,9 +135,6 @@ func (r *HTTP) Feed(p []byte) (done bool, err error) {
 	}
 	return r.feedChunks(p)
 }
-
-// EOF reports whether the end of the stream completes the response.
-func (r *HTTP) EOF() bool { return r.part == inBodyUntilClose }
 
 // parseHead parses the status line and the header lines, each with its CRLF.
 func (r *HTTP) parseHead(head []byte) error {
@@ -294,34 +307,6 @@ func (r *HTTP) feedChunks(p []byte) (done bool, err error) {
 		}
 	}
 	return false, nil
-}
-
-// skipData passes over data that end with CRLF, and returns what follows them in p. left
-// has the number of their bytes that are still to come, with those of the CRLF.
-func skipData(left *int64, p []byte) (rest []byte, err error) {
-	n := min(*left, int64(len(p)))
-	for i := max(*left-int64(len(lineEnd)), 0); i < n; i++ {
-		if p[i] != lineEnd[int64(len(lineEnd))-*left+i] {
-			return nil, errDataEnd
-		}
-	}
-	*left -= n
-	return p[n:], nil
-}
-
-// parseDecimal parses a non-negative number of at most 18 digits.
-func parseDecimal(digits []byte) (int64, bool) {
-	if len(digits) == 0 || len(digits) > 18 {
-		return 0, false
-	}
-	n := int64(0)
-	for _, b := range digits {
-		if b < '0' || b > '9' {
-			return 0, false
-		}
-		n = n*10 + int64(b-'0')
-	}
-	return n, true
 }
 
 func hexDigit(b byte) (int64, bool) {

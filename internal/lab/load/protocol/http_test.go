@@ -54,12 +54,17 @@ func TestResponseIsCompleteExactlyAtItsEnd(t *testing.T) {
 
 func TestResponseWithoutLengthEndsWithTheConnection(t *testing.T) {
 	var r HTTP
-	if done, err := r.Feed([]byte("HTTP/1.1 200 OK\r\n\r\nany")); done || err != nil || !r.EOF() || !r.closes {
-		t.Errorf("done %v, error %v, eof %v, close %v", done, err, r.EOF(), r.closes)
+	for _, piece := range []string{"HTTP/1.1 200 OK\r\n\r\n", "any", "more"} {
+		if done, err := r.Feed([]byte(piece)); done || err != nil {
+			t.Errorf("after %q: done %v, error %v", piece, done, err)
+		}
+	}
+	if done, err := r.Feed(nil); !done || err != nil || !r.Outcome().Closes {
+		t.Errorf("at the end of the connection: done %v, error %v, %+v", done, err, r.Outcome())
 	}
 	r.Reset()
-	if r.EOF() {
-		t.Error("reset does not clear the end at the end of the connection")
+	if done, err := r.Feed(nil); done || err != nil {
+		t.Errorf("after a reset: done %v, error %v", done, err)
 	}
 }
 

@@ -3,7 +3,22 @@ package protocol
 import (
 	"bytes"
 	"fmt"
+	"net/url"
+	"strings"
 )
+
+// memcached is a cache with the text protocol of memcached.
+var memcached = Protocol{
+	Scheme: "memcached", Form: "memcached://HOST[:PORT]", Port: "11211", Sends: "gets and sets",
+	Requests: func(u *url.URL, _ int) (Requests, bool) {
+		get := func(key string) []byte { return []byte("get " + key + "\r\n") }
+		set := func(key string) []byte {
+			return fmt.Appendf(nil, "set %s 0 0 %d\r\n%s\r\n", key, cacheValue, strings.Repeat("x", cacheValue))
+		}
+		return cacheRequests([]byte("version\r\n"), get, set), isBare(u)
+	},
+	Answer: func() Answer { return &Memcached{} },
+}
 
 // A Memcached parses one answer to get, set or version in memcached's text
 // protocol.
@@ -18,8 +33,7 @@ type Memcached struct {
 // Reset makes m ready for the next answer, but keeps its memory.
 func (m *Memcached) Reset() { *m = Memcached{line: m.line[:0], said: m.said[:0]} }
 
-// Feed takes the next piece of the stream. It reports whether the answer is now
-// complete.
+// Feed implements Answer.
 func (m *Memcached) Feed(p []byte) (done bool, err error) {
 	for len(p) > 0 {
 		if m.ended {
@@ -71,16 +85,5 @@ func (m *Memcached) take(line []byte) error {
 	return nil
 }
 
-// EOF returns false: in this protocol, the end of the connection completes no
-// answer.
-func (m *Memcached) EOF() bool { return false }
-
-// Failed reports whether the answer is an error.
-func (m *Memcached) Failed() bool { return m.failed }
-
-// Refusal returns the error.
-func (m *Memcached) Refusal() string { return printable(m.said) }
-
-// Closes returns false, because memcached does not announce the end of a
-// connection.
-func (m *Memcached) Closes() bool { return false }
+// Outcome returns the error.
+func (m *Memcached) Outcome() Outcome { return refusal(m.failed, m.said) }

@@ -24,6 +24,13 @@ const (
 	maxKept = 4 << 10
 )
 
+// postgres asks a PostgreSQL server. Each connection is a process of the server,
+// which allows 100 by default.
+var postgres = Protocol{
+	Scheme: "postgres", Form: "postgres://USER@HOST[:PORT]/DATABASE[?query=SQL]", Port: "5432", Sends: "queries", Connections: 32,
+	Requests: postgresRequests, Answer: func() Answer { return &Postgres{} },
+}
+
 // A Postgres parses one answer of a PostgreSQL server (protocol version 3.0):
 // all messages up to ReadyForQuery. It discards the rows. The zero value is
 // ready for use.
@@ -46,8 +53,7 @@ var (
 // Reset makes a ready for the next answer, but keeps its memory.
 func (a *Postgres) Reset() { *a = Postgres{kept: a.kept[:0], fault: a.fault[:0]} }
 
-// Feed takes the next piece of the stream. It reports whether the answer is now
-// complete. If the server refuses the connection, Feed returns the message of
+// Feed implements Answer. If the server refuses the connection, Feed returns the message of
 // the server as an error.
 func (a *Postgres) Feed(p []byte) (done bool, err error) {
 	for len(p) > 0 {
@@ -148,19 +154,13 @@ func (a *Postgres) Fault() string {
 	return fmt.Sprintf("%s %s: %s", field(a.fault, 'V'), field(a.fault, 'C'), field(a.fault, 'M'))
 }
 
-// EOF returns false: in this protocol, the end of the connection completes no
-// answer.
-func (a *Postgres) EOF() bool { return false }
-
-// Failed reports whether the answer contains an error.
-func (a *Postgres) Failed() bool { return len(a.fault) > 0 }
-
-// Refusal returns the error in one line.
-func (a *Postgres) Refusal() string { return printable([]byte(a.Fault())) }
-
-// Closes returns false, because PostgreSQL does not announce the end of a
-// connection.
-func (a *Postgres) Closes() bool { return false }
+// Outcome returns the error in one line.
+func (a *Postgres) Outcome() Outcome {
+	if len(a.fault) == 0 {
+		return Outcome{}
+	}
+	return refusal(true, []byte(a.Fault()))
+}
 
 // isDatabase reports whether a URL names a user, a database and at most a query.
 func isDatabase(u *url.URL) bool {
@@ -171,20 +171,24 @@ func isDatabase(u *url.URL) bool {
 		(len(q) == 0 || len(q) == 1 && q.Get("query") != "")
 }
 
-// addDatabase adds the requests to a database: the query of the URL, or one for
-// each account.
-func (t *Target) addDatabase(u *url.URL) {
+// postgresRequests returns the query of the URL, or one for each account.
+func postgresRequests(u *url.URL, _ int) (r Requests, fits bool) {
+	if !isDatabase(u) {
+		return r, false
+	}
 	const version = 3 << 16
-	t.Hello = message("", string(binary.BigEndian.AppendUint32(nil, version)),
+	r.Hello = message("", string(binary.BigEndian.AppendUint32(nil, version)),
 		"user\x00", u.User.Username(), "\x00database\x00", u.Path[1:], "\x00application_name\x00tenon lab\x00\x00")
+	r.Ready = query("SELECT 1")
 	if q := u.Query().Get("query"); q != "" {
-		t.Requests = [][]byte{query(q)}
+		r.Load = [][]byte{query(q)}
 	} else {
 		for aid := range Accounts {
-			t.Requests = append(t.Requests, query("SELECT abalance FROM accounts WHERE aid = "+strconv.Itoa(aid+1)))
+			r.Load = append(r.Load, query("SELECT abalance FROM accounts WHERE aid = "+strconv.Itoa(aid+1)))
 		}
 	}
-	t.Fill = t.Requests[:1]
+	r.Fill = r.Load[:1]
+	return r, true
 }
 
 // query encodes a simple query.

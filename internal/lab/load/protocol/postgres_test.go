@@ -33,7 +33,7 @@ func TestAnswersOfPostgreSQLAreCompleteExactlyAtTheirEnd(t *testing.T) {
 			for _, piece := range []int{1, 2, 3, 4, 5, 6, 7, 100, 5000, len(c.stream)} {
 				a.Reset()
 				exact, err := feedInPieces(a, c.stream, piece)
-				if err != nil || !exact || a.Failed() != (c.fault != "") || c.fault != "" && a.Fault() != c.fault {
+				if err != nil || !exact || a.Outcome().Failed != (c.fault != "") || c.fault != "" && a.Fault() != c.fault {
 					t.Fatalf("pieces of %d: exact %v, fault %q, error %v", piece, exact, a.Fault(), err)
 				}
 			}
@@ -76,12 +76,12 @@ func TestRequestsToPostgreSQL(t *testing.T) {
 	if want := "\x00\x00\x00\x3d\x00\x03\x00\x00user\x00ada\x00database\x00engine\x00application_name\x00tenon lab\x00\x00"; string(target.Hello) != want {
 		t.Errorf("first message %q, want %q", target.Hello, want)
 	}
-	if last := string(target.Requests[len(target.Requests)-1]); len(target.Requests) != Accounts || target.Addrs[0].Port != 5432 || last != "Q\x00\x00\x004SELECT abalance FROM accounts WHERE aid = 10000\x00" {
-		t.Errorf("%d requests to port %d, the last is %q", len(target.Requests), target.Addrs[0].Port, last)
+	if last := string(target.Load[len(target.Load)-1]); len(target.Load) != Accounts || target.Addrs[0].Port != 5432 || last != "Q\x00\x00\x004SELECT abalance FROM accounts WHERE aid = 10000\x00" {
+		t.Errorf("%d requests to port %d, the last is %q", len(target.Load), target.Addrs[0].Port, last)
 	}
 	target, err = Parse(t.Context(), "postgres://ada@127.0.0.1:7/engine?query="+url.QueryEscape("SELECT 1 + 1; SELECT 2"), 0)
-	if err != nil || len(target.Requests) != 1 || !strings.Contains(string(target.Requests[0]), "SELECT 1 + 1; SELECT 2\x00") {
-		t.Errorf("requests %q, error %v", target.Requests, err)
+	if err != nil || len(target.Load) != 1 || !strings.Contains(string(target.Load[0]), "SELECT 1 + 1; SELECT 2\x00") {
+		t.Errorf("requests %q, error %v", target.Load, err)
 	}
 	if _, err := Parse(t.Context(), "postgres://ada@127.0.0.1/engine", 3); err == nil {
 		t.Error("pages of a database are accepted")
@@ -107,7 +107,7 @@ func FuzzPostgres(f *testing.F) {
 		whole, cut := &Postgres{}, &Postgres{}
 		done, err := whole.Feed(stream)
 		exact, errPieces := feedInPieces(cut, string(stream), piece)
-		if (err == nil && done) != (errPieces == nil && exact) || exact && (whole.Failed() != cut.Failed() || whole.Fault() != cut.Fault()) {
+		if (err == nil && done) != (errPieces == nil && exact) || exact && (whole.Fault() != cut.Fault()) {
 			t.Errorf("%q: whole %v, %v; pieces of %d %v, %v", stream, done, err, piece, exact, errPieces)
 		}
 		if len(whole.kept) > maxKept || len(whole.fault) > maxKept {

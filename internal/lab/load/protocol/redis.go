@@ -1,10 +1,31 @@
 package protocol
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
+	"net/url"
+	"strings"
 )
+
+// redis is a cache with the protocol of Redis.
+var redis = Protocol{
+	Scheme: "redis", Form: "redis://HOST[:PORT]", Port: "6379", Sends: "gets and sets",
+	Requests: func(u *url.URL, _ int) (Requests, bool) {
+		get := func(key string) []byte { return redisCommand("GET", key) }
+		set := func(key string) []byte { return redisCommand("SET", key, strings.Repeat("x", cacheValue)) }
+		return cacheRequests(redisCommand("PING"), get, set), isBare(u)
+	},
+	Answer: func() Answer { return &Redis{} },
+}
+
+// redisCommand encodes a command as an array of bulk strings.
+func redisCommand(words ...string) []byte {
+	b := fmt.Appendf(nil, "*%d\r\n", len(words))
+	for _, w := range words {
+		b = fmt.Appendf(b, "$%d\r\n%s\r\n", len(w), w)
+	}
+	return b
+}
 
 // A Redis parses one reply of the Redis protocol, version 2 (RESP2).
 type Redis struct {
@@ -24,8 +45,7 @@ var (
 // Reset makes r ready for the next reply, but keeps its memory.
 func (r *Redis) Reset() { *r = Redis{line: r.line[:0], said: r.said[:0]} }
 
-// Feed takes the next piece of the stream. It reports whether the reply is now
-// complete.
+// Feed implements Answer.
 func (r *Redis) Feed(p []byte) (done bool, err error) {
 	if !r.begun {
 		r.begun, r.items = true, 1
@@ -86,38 +106,5 @@ func (r *Redis) take(line []byte) error {
 	return nil
 }
 
-// EOF returns false: in this protocol, the end of the connection completes no
-// reply.
-func (r *Redis) EOF() bool { return false }
-
-// Failed reports whether the reply or a part of it is an error.
-func (r *Redis) Failed() bool { return r.failed }
-
-// Refusal returns the first error in the reply.
-func (r *Redis) Refusal() string { return printable(r.said) }
-
-// Closes returns false, because Redis does not announce the end of a
-// connection.
-func (r *Redis) Closes() bool { return false }
-
-// nextLine returns the next line of a stream without its CRLF, and the rest of
-// the stream. If the line is incomplete, nextLine stores it in kept for the
-// next call, and returns nil.
-func nextLine(kept *[]byte, p []byte) (line, rest []byte, err error) {
-	end := bytes.IndexByte(p, '\n')
-	if end < 0 {
-		if *kept = append(*kept, p...); len(*kept) > maxHead {
-			return nil, nil, errLongHead
-		}
-		return nil, nil, nil
-	}
-	line, rest = p[:end], p[end+1:]
-	if len(*kept) > 0 {
-		line = append(*kept, line...)
-		*kept = line[:0]
-	}
-	if len(line) == 0 || line[len(line)-1] != '\r' {
-		return nil, nil, errors.New("a line does not end with CRLF")
-	}
-	return line[:len(line)-1], rest, nil
-}
+// Outcome returns the first error in the reply.
+func (r *Redis) Outcome() Outcome { return refusal(r.failed, r.said) }

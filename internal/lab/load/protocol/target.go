@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,98 +13,53 @@ import (
 	"time"
 )
 
-// A cache (Redis or memcached) has cacheKeys keys with values of cacheValue
-// bytes. Of cacheSet requests, one is a set and the others are gets.
-const (
-	cacheKeys  = 1000
-	cacheValue = 512
-	cacheSet   = 10
-)
-
-// A Target is a prepared URL: its addresses and the requests to send.
+// A Target is a prepared URL: its addresses, the requests to send, and the parser of
+// their answers.
 type Target struct {
+	Requests
 	// Addrs has the addresses of the host, in the order of preference (RFC 6724).
 	// Reach selects one of them.
-	Addrs    []*net.TCPAddr
-	Hello    []byte   // opens each connection, and has an answer; nil: none
-	Requests [][]byte // one of them is drawn for each send
-	Fill     [][]byte // requests before the run: all keys exist, and a query is right
-	Answer   func() Answer
-}
-
-// A protocol defines how to send requests to a service. Each kind of URL has
-// one.
-type protocol struct {
-	scheme, form, port string
-	ping               string // command whose good answer shows that the service is ready; empty: the first request
-	answer             func() Answer
-	get, set           func(key string) []byte // of a cache; nil: no cache
-	fits               func(u *url.URL) bool   // nil: every URL with a host
-	database           bool
-}
-
-var protocols = []protocol{
-	{scheme: "http", form: "http://HOST[:PORT]/PATH", port: "80", answer: func() Answer { return &HTTP{} },
-		fits: func(u *url.URL) bool { return u.User == nil }},
-	{scheme: "redis", form: "redis://HOST[:PORT]", port: "6379", ping: "*1\r\n$4\r\nPING\r\n", answer: func() Answer { return &Redis{} }, fits: isBare,
-		get: func(key string) []byte { return redisCommand("GET", key) },
-		set: func(key string) []byte { return redisCommand("SET", key, strings.Repeat("x", cacheValue)) }},
-	{scheme: "memcached", form: "memcached://HOST[:PORT]", port: "11211", ping: "version\r\n", answer: func() Answer { return &Memcached{} }, fits: isBare,
-		get: func(key string) []byte { return []byte("get " + key + "\r\n") },
-		set: func(key string) []byte {
-			return fmt.Appendf(nil, "set %s 0 0 %d\r\n%s\r\n", key, cacheValue, strings.Repeat("x", cacheValue))
-		}},
-	{scheme: "postgres", form: "postgres://USER@HOST[:PORT]/DATABASE[?query=SQL]", port: "5432", ping: string(query("SELECT 1")), answer: func() Answer { return &Postgres{} },
-		fits: isDatabase, database: true},
-}
-
-// isBare reports whether a URL is only a host and a port.
-func isBare(u *url.URL) bool {
-	return u.User == nil && strings.Trim(u.Path, "/") == "" && u.RawQuery == ""
-}
-
-// redisCommand encodes a command as an array of bulk strings.
-func redisCommand(words ...string) []byte {
-	b := fmt.Appendf(nil, "*%d\r\n", len(words))
-	for _, w := range words {
-		b = fmt.Appendf(b, "$%d\r\n%s\r\n", len(w), w)
-	}
-	return b
+	Addrs  []*net.TCPAddr
+	Answer func() Answer
 }
 
 // Check returns an error unless Parse accepts rawURL.
 func Check(rawURL string) error {
-	_, _, err := parseURL(rawURL)
+	_, _, err := Find(rawURL)
 	return err
 }
 
-// parseURL finds the protocol of a URL.
-func parseURL(rawURL string) (*url.URL, protocol, error) {
+// Find returns the protocol of a URL, and the URL. It returns an error unless Parse
+// accepts the URL.
+func Find(rawURL string) (Protocol, *url.URL, error) {
 	u, err := url.Parse(rawURL)
 	switch {
 	case !strings.Contains(rawURL, "://"):
-		return nil, protocol{}, fmt.Errorf("url %.200q names no protocol: want %s", shown(rawURL), forms())
+		return Protocol{}, nil, fmt.Errorf("url %.200q names no protocol: want %s", shown(rawURL), forms())
 	case err != nil && strings.Contains(rawURL, "@"): // err can quote a part of a password
-		return nil, protocol{}, fmt.Errorf("url %.200q cannot be parsed: want %s", shown(rawURL), forms())
+		return Protocol{}, nil, fmt.Errorf("url %.200q cannot be parsed: want %s", shown(rawURL), forms())
 	case err != nil:
-		return nil, protocol{}, err
+		return Protocol{}, nil, err
 	case u.Scheme == "https" || u.Scheme == "rediss":
-		return nil, protocol{}, fmt.Errorf("url %.200q: the load has no TLS: want %s", shown(rawURL), forms())
+		return Protocol{}, nil, fmt.Errorf("url %.200q: the load has no TLS: want %s", shown(rawURL), forms())
 	}
 	if _, password := u.User.Password(); password {
-		return nil, protocol{}, fmt.Errorf("url %.200q: the load sends no password: want %s", shown(rawURL), forms())
+		return Protocol{}, nil, fmt.Errorf("url %.200q: the load sends no password: want %s", shown(rawURL), forms())
 	}
 	if port := u.Port(); port != "" {
 		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-			return nil, protocol{}, fmt.Errorf("url %q: port %s: want 1 to 65535", rawURL, port)
+			return Protocol{}, nil, fmt.Errorf("url %q: port %s: want 1 to 65535", rawURL, port)
 		}
 	}
 	for _, p := range protocols {
-		if u.Scheme == p.scheme && u.Hostname() != "" && (p.fits == nil || p.fits(u)) {
-			return u, p, nil
+		if u.Scheme != p.Scheme || u.Hostname() == "" {
+			continue
+		}
+		if _, fits := p.Requests(u, 0); fits {
+			return p, u, nil
 		}
 	}
-	return nil, protocol{}, fmt.Errorf("url %.200q: want %s", rawURL, forms())
+	return Protocol{}, nil, fmt.Errorf("url %.200q: want %s", rawURL, forms())
 }
 
 // shown returns a URL as messages show it: with xxxxx in place of a password. If the
@@ -128,24 +84,34 @@ func shown(rawURL string) string {
 }
 
 // forms lists the URLs that Parse accepts.
-func forms() string {
+func forms() string { return list(func(p Protocol) string { return p.Form }) }
+
+// Schemes lists the schemes of the URLs, for the help of commands.
+func Schemes() string { return list(func(p Protocol) string { return p.Scheme + "://" }) }
+
+// Requested lists what the client sends in each protocol, for the help of commands.
+func Requested() string {
+	return list(func(p Protocol) string { return p.Sends + " to " + p.Scheme + "://" })
+}
+
+// list returns a text about each protocol.
+func list(of func(Protocol) string) string {
 	var all []string
 	for _, p := range protocols {
-		all = append(all, p.form)
+		all = append(all, of(p))
 	}
 	return strings.Join(all, ", ")
 }
 
-// Parse prepares the requests to a URL. If pages is above 0, they are HTTP
-// requests for random pages.
+// Parse prepares the requests to a URL. If pages is above 0, they are requests for
+// random pages.
 func Parse(ctx context.Context, rawURL string, pages int) (Target, error) {
-	u, p, err := parseURL(rawURL)
+	p, u, err := Find(rawURL)
 	if err != nil {
 		return Target{}, err
 	}
-	port := u.Port()
-	if port == "" {
-		port = p.port
+	if pages > 0 && !p.Pages {
+		return Target{}, fmt.Errorf("%d pages: %s has none", pages, p.Scheme)
 	}
 	ips, err := net.DefaultResolver.LookupIPAddr(ctx, u.Hostname())
 	if err != nil {
@@ -154,48 +120,16 @@ func Parse(ctx context.Context, rawURL string, pages int) (Target, error) {
 	if len(ips) == 0 {
 		return Target{}, errors.New("url " + rawURL + ": host has no address")
 	}
-	number, err := net.DefaultResolver.LookupPort(ctx, "tcp", port)
+	number, err := net.DefaultResolver.LookupPort(ctx, "tcp", cmp.Or(u.Port(), p.Port))
 	if err != nil {
 		return Target{}, fmt.Errorf("url %q: %w", rawURL, err)
 	}
-	t := Target{Answer: p.answer}
+	t := Target{Answer: p.Answer}
+	t.Requests, _ = p.Requests(u, pages)
 	for _, ip := range ips {
 		t.Addrs = append(t.Addrs, &net.TCPAddr{IP: ip.IP, Port: number, Zone: ip.Zone})
 	}
-	switch {
-	case (p.get != nil || p.database) && pages > 0:
-		return Target{}, fmt.Errorf("%d pages: %s has none", pages, p.scheme)
-	case p.get != nil:
-		t.addCache(p)
-		return t, nil
-	case p.database:
-		t.addDatabase(u)
-		return t, nil
-	}
-	request := func(page string) {
-		text := "GET " + u.RequestURI() + page + " HTTP/1.1\r\nHost: " + u.Host + "\r\nUser-Agent: tenon\r\nAccept: */*\r\n\r\n"
-		t.Requests = append(t.Requests, []byte(text))
-	}
-	if pages == 0 {
-		request("")
-	}
-	for page := range pages {
-		request(strconv.Itoa(page))
-	}
 	return t, nil
-}
-
-// addCache adds the requests to a cache: one set and nine gets for each key.
-func (t *Target) addCache(p protocol) {
-	for i := range cacheKeys {
-		key := "tenon-lab-" + strconv.Itoa(i)
-		get, set := p.get(key), p.set(key)
-		t.Fill = append(t.Fill, set)
-		t.Requests = append(t.Requests, set)
-		for range cacheSet - 1 {
-			t.Requests = append(t.Requests, get)
-		}
-	}
 }
 
 // Reach returns the first address that accepts a connection, and the connection. It
@@ -261,11 +195,10 @@ func (t *Target) Ask(ctx context.Context, requests [][]byte, patience time.Durat
 			if done, err = answer.Feed(piece); err != nil {
 				return err
 			}
-			if done && answer.Failed() {
-				if a, ok := answer.(*Postgres); ok { // its errors are between other messages
-					piece = []byte(a.Fault())
+			if done {
+				if o := answer.Outcome(); o.Failed {
+					return fmt.Errorf("it answers %q", o.Refusal)
 				}
-				return fmt.Errorf("it answers %.100q", piece)
 			}
 			if _, err := in.Discard(len(piece)); err != nil {
 				return err
@@ -275,16 +208,11 @@ func (t *Target) Ask(ctx context.Context, requests [][]byte, patience time.Durat
 	return nil
 }
 
-// Ready returns nil if the service at a URL answers as expected. The request is GET
-// over HTTP, PING for Redis, version for memcached, and SELECT 1 for PostgreSQL.
+// Ready returns nil if the service at a URL answers as expected.
 func Ready(ctx context.Context, rawURL string) error {
 	t, err := Parse(ctx, rawURL, 0)
 	if err != nil {
 		return err
 	}
-	ping := t.Requests[0]
-	if _, p, _ := parseURL(rawURL); p.ping != "" { //nolint:errcheck // Parse has parsed it, too
-		ping = []byte(p.ping)
-	}
-	return t.Ask(ctx, [][]byte{ping}, time.Second)
+	return t.Ask(ctx, [][]byte{t.Ready}, time.Second)
 }

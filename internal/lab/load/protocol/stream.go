@@ -1,0 +1,68 @@
+package protocol
+
+import (
+	"bytes"
+	"errors"
+)
+
+// maxHead is the maximum size, in bytes, of a line, of the header of a response
+// and of each chunk line.
+const maxHead = 64 << 10
+
+var (
+	errExtra    = errors.New("bytes after the end of the response")
+	errLongHead = errors.New("header longer than 64 KiB")
+	errDataEnd  = errors.New("the data do not end with CRLF where their length says")
+
+	lineEnd = []byte("\r\n")
+)
+
+// nextLine returns the next line of a stream without its CRLF, and the rest of
+// the stream. If the line is incomplete, nextLine stores it in kept for the
+// next call, and returns nil.
+func nextLine(kept *[]byte, p []byte) (line, rest []byte, err error) {
+	end := bytes.IndexByte(p, '\n')
+	if end < 0 {
+		if *kept = append(*kept, p...); len(*kept) > maxHead {
+			return nil, nil, errLongHead
+		}
+		return nil, nil, nil
+	}
+	line, rest = p[:end], p[end+1:]
+	if len(*kept) > 0 {
+		line = append(*kept, line...)
+		*kept = line[:0]
+	}
+	if len(line) == 0 || line[len(line)-1] != '\r' {
+		return nil, nil, errors.New("a line does not end with CRLF")
+	}
+	return line[:len(line)-1], rest, nil
+}
+
+// skipData passes over data that end with CRLF, and returns what follows them in p. left
+// has the number of their bytes that are still to come, with those of the CRLF.
+func skipData(left *int64, p []byte) (rest []byte, err error) {
+	n := min(*left, int64(len(p)))
+	for i := max(*left-int64(len(lineEnd)), 0); i < n; i++ {
+		if p[i] != lineEnd[int64(len(lineEnd))-*left+i] {
+			return nil, errDataEnd
+		}
+	}
+	*left -= n
+	return p[n:], nil
+}
+
+// parseDecimal parses a non-negative number of at most 18 digits.
+func parseDecimal(digits []byte) (int64, bool) {
+	if len(digits) == 0 || len(digits) > 18 {
+		return 0, false
+	}
+	n := int64(0)
+	for _, b := range digits {
+		if b < '0' || b > '9' {
+			return 0, false
+		}
+		n = n*10 + int64(b-'0')
+	}
+	return n, true
+}
