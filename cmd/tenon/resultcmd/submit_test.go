@@ -37,7 +37,7 @@ func results(t *testing.T) string {
 	if err := p.Write(dir, e.Started.Add(-time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	if err := report.Create(dir, e); err != nil {
+	if err := report.Create(dir, &e); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range synthetic.Runs(e.Experiment, 0.01) {
@@ -124,11 +124,11 @@ func TestASubmitThatEndsEarly(t *testing.T) {
 		"a check of the machine fails": {false, func(run.Config) error { return ends }, nil},
 		"the calibration fails":        {false, func(c run.Config) error { return errors.Join(c.Claim(), ends) }, nil},
 		"before the first run": {false, func(c run.Config) error {
-			return errors.Join(c.Claim(), report.Create(c.Out, colocation.Experiment{}), ends)
+			return errors.Join(c.Claim(), report.Create(c.Out, &colocation.Experiment{}), ends)
 		}, nil},
 		"after some runs": {true, func(c run.Config) error {
-			return errors.Join(c.Claim(), report.Create(c.Out, colocation.Experiment{}), ends)
-		}, []string{"experiment.json", "protocol.json", "runs"}},
+			return errors.Join(c.Claim(), report.Create(c.Out, &colocation.Experiment{}), ends)
+		}, []string{"experiment.json", "protocol.json"}},
 	} {
 		dir := filepath.Join(t.TempDir(), "results")
 		var out bytes.Buffer

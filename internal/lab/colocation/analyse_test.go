@@ -341,7 +341,7 @@ var nanEqual = cmp.Options{
 // TestGoodputIsMeasuredByTheSoloRunOfTheBlock makes the machine slower in one
 // block. The lower frame rate in this block must not reduce Tenon's goodput.
 func TestGoodputIsMeasuredByTheSoloRunOfTheBlock(t *testing.T) {
-	e := Experiment{Experiment: report.Experiment{Modes: []report.Mode{report.Exclusive, report.Tenon, report.Solo}, TestedCPUs: unit.CPUSetOf(1), SoloFramesPerSecond: 1000, SoloCPU: 1}}
+	e := Experiment{Experiment: report.Experiment{Header: report.Header{Modes: []report.Mode{report.Exclusive, report.Tenon, report.Solo}, TestedCPUs: unit.CPUSetOf(1)}, SoloFramesPerSecond: 1000, SoloCPU: 1}}
 	var runs []Run
 	for block, speed := range []float64{40, 20, 30} {
 		runs = append(runs,

@@ -237,7 +237,7 @@ func TestAnEmulatedMachineIsWarnedOf(t *testing.T) {
 func TestTracedRunsSurviveTheDisk(t *testing.T) {
 	e, runs := literalKernelQOS()
 	dir := t.TempDir()
-	if err := report.Create(dir, e); err != nil {
+	if err := report.Create(dir, &e); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range runs {

@@ -101,7 +101,7 @@ func TestUnequalExperimentsAreNamed(t *testing.T) {
 	if m := Combine([]string{nginx, cluster}, report.Default, all); len(m.Unequal) != 1 || !strings.HasPrefix(m.Unequal[0], "place: cgroups of one machine in ") {
 		t.Errorf("one machine and a cluster: %q", m.Unequal)
 	}
-	small, large := Experiment{Experiment: report.Experiment{Modes: []report.Mode{report.Burstable}, TestedCPUs: unit.CPUSetOf(0)}}, Experiment{}
+	small, large := Experiment{Experiment: report.Experiment{Header: report.Header{Modes: []report.Mode{report.Burstable}, TestedCPUs: unit.CPUSetOf(0)}}}, Experiment{}
 	large.Modes, large.TestedCPUs, large.BatchRequest = small.Modes, unit.CPUSetOf(0, 1), 2000
 	if got := differences([]string{"a", "b"}, []Experiment{small, large}); len(got) != 1 || !strings.Contains(got[0], "625 m for each tested CPU in a; 1000 m for each tested CPU in b") {
 		t.Errorf("requests: %q", got)

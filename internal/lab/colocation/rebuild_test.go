@@ -26,7 +26,7 @@ func logOf(h *hdrhistogram.Histogram) func(io.Writer) error {
 func save(t *testing.T, e Experiment, runs []Run) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "experiment")
-	if err := report.Create(dir, e); err != nil {
+	if err := report.Create(dir, &e); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range runs {

@@ -50,12 +50,6 @@ type OwnWork struct {
 	Solo    float64  `json:"solo_per_second"` // rate beside the other batch work, without the service
 }
 
-// EndedBy returns the record with the end of the experiment.
-func (e Experiment) EndedBy(end report.End) any {
-	e.Ended = end
-	return e
-}
-
 // A KubernetesSetup names the node and the images of an experiment on a
 // cluster.
 type KubernetesSetup struct {

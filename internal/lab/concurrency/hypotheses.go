@@ -252,7 +252,7 @@ func (r *Result) hypervisor() Hypothesis {
 	h := Hypothesis{Cause: "the hypervisor takes CPU time", Verdict: unclear, Figure: "The machine is not described."}
 	m := r.Experiment.Machine
 	switch {
-	case m == nil:
+	case !m.Known():
 	case m.Virtualization == "none":
 		h.Verdict, h.Figure = ruledOut, "This machine is not virtual."
 	default:

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/jobs"
+	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -47,7 +48,7 @@ func verdicts(t *testing.T, on Node, cause string, cells []sketch) Hypothesis {
 			at = at.Add(time.Hour)
 		}
 	}
-	for _, h := range Analyse(Experiment{Node: on, Blocks: blocks}, all).Hypotheses {
+	for _, h := range Analyse(Experiment{Node: on, Header: report.Header{Blocks: blocks}}, all).Hypotheses {
 		if h.Cause == cause {
 			return h
 		}

@@ -112,7 +112,7 @@ func TestAnImportCountsTheBlocksOfItsFiles(t *testing.T) {
 		if err != nil || in.Blocks() != max(blocks, 1) {
 			t.Errorf("%d blocks: read %d, %v", blocks, in.Blocks(), err)
 		}
-		r := Analyse(Experiment{Blocks: in.Blocks(), Imported: []string{name}}, in.Jobs)
+		r := Analyse(Experiment{Header: report.Header{Blocks: in.Blocks()}, Imported: []string{name}}, in.Jobs)
 		if once(r.Warnings) != (blocks == 0) || r.Options[0].Seconds.Blocks != max(blocks, 1) {
 			t.Errorf("%d blocks: warnings %q, %d blocks in the first option", blocks, r.Warnings, r.Options[0].Seconds.Blocks)
 		}
@@ -181,7 +181,7 @@ func TestAJobIsImportedOnce(t *testing.T) {
 func TestAnExperimentReadsBackAndIsNotOverwritten(t *testing.T) {
 	dir := t.TempDir()
 	all := amazon()
-	if _, err := Create(dir, Experiment{Node: Node{16, 8}, Blocks: 1}, all); err != nil {
+	if _, err := Create(dir, Experiment{Node: Node{16, 8}, Header: report.Header{Blocks: 1}}, all); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Create(dir, Experiment{}, all); err == nil {
@@ -298,7 +298,7 @@ func amazon() []jobs.Job {
 // the published times. A job that runs alone is a third faster on exclusive
 // cores. A node completes the most jobs an hour if jobs have no limit.
 func TestPinningWinsOnAnEmptyNodeAndLosesOnAFullOne(t *testing.T) {
-	r := Analyse(Experiment{Node: Node{16, 8}, Blocks: 1}, amazon())
+	r := Analyse(Experiment{Node: Node{16, 8}, Header: report.Header{Blocks: 1}}, amazon())
 	ratio := map[[2]int]float64{}
 	for _, c := range r.Comparisons {
 		if c.Of == "quota" && c.To == "pinned" {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/jobs"
+	"tenon.sh/tenon/internal/lab/report"
 )
 
 // TestALopsidedWaveCountsOnce runs three jobs on two nodes, twice. Each time one
@@ -23,7 +24,7 @@ func TestALopsidedWaveCountsOnce(t *testing.T) {
 		at = at.Add(time.Minute)
 	}
 	want := "In 2 waves the nodes had different numbers of jobs; each job counts by those that ran beside it on its node."
-	if r := Analyse(Experiment{Blocks: 2}, all); !slices.Contains(r.Warnings, want) {
+	if r := Analyse(Experiment{Header: report.Header{Blocks: 2}}, all); !slices.Contains(r.Warnings, want) {
 		t.Errorf("warnings %q, want %q among them", r.Warnings, want)
 	}
 }
@@ -49,7 +50,7 @@ func TestTwoRunsThatDifferGiveNoInterval(t *testing.T) {
 	for host, s := range map[string]time.Duration{"a": 60 * time.Second, "b": 90 * time.Second} {
 		all = append(all, jobs.Job{Host: host, Type: "quota", Concurrency: 1, CPU: 1000, In: at, Out: at.Add(s)})
 	}
-	a, err := Analyse(Experiment{Blocks: 1}, all).Advise(jobs.Goal{}, 0)
+	a, err := Analyse(Experiment{Header: report.Header{Blocks: 1}}, all).Advise(jobs.Goal{}, 0)
 	if err != nil || strings.Contains(a.Text(), "(-") || strings.Count(a.Text(), "(2 runs differ too much for an interval)") != 2 {
 		t.Errorf("%s, %v", a.Text(), err)
 	}

@@ -7,7 +7,6 @@ package concurrency
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +18,6 @@ import (
 	"tenon.sh/tenon/internal/lab/archive"
 	"tenon.sh/tenon/internal/lab/jobs"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/model/unit"
 )
 
 // Kind is the kind of the experiment.
@@ -28,11 +26,7 @@ const Kind = "concurrency"
 // An Experiment describes the origin of the jobs and their machine:
 // experiment.json.
 type Experiment struct {
-	Schema  int       `json:"schema"` // 1
-	Kind    string    `json:"kind"`   // concurrency
-	Started time.Time `json:"started"`
-	Command []string  `json:"command"`
-	Version string    `json:"tenon_version"`
+	report.Header // Blocks is 1 for imported tables that name no blocks
 	// Imported lists the files and folders from which the jobs were read.
 	Imported []string `json:"imported,omitempty"`
 	// ImportedJobs is the number of jobs that were read from them. 0 in older imports.
@@ -40,28 +34,12 @@ type Experiment struct {
 	Node         Node `json:"node"`
 	// Nodes names the nodes of a cluster on which the lab ran the jobs.
 	Nodes []string `json:"nodes,omitempty"`
-	// Blocks is the number of times that each cell ran. It is 1 for imported
-	// tables that name no blocks.
-	Blocks  int      `json:"blocks"`
-	Caveats []string `json:"caveats,omitempty"`
 	// The fields below are known only for jobs that ran in the lab.
-	Fill       string            `json:"fill,omitempty"` // steady or wave
-	Window     time.Duration     `json:"window_ns,omitempty"`
-	Warmup     time.Duration     `json:"warmup_ns,omitempty"`
-	Seed       uint64            `json:"seed,omitempty"`
-	TestedCPUs unit.CPUSet       `json:"tested_cpus,omitzero"`
-	Job        []string          `json:"job,omitempty"`      // command of a job
-	JobWork    float64           `json:"job_work,omitempty"` // frames of a job
-	Refused    []string          `json:"refused,omitempty"`  // cells that the machine cannot run, and why
-	Machine    *report.Machine   `json:"machine,omitempty"`
-	Versions   map[string]string `json:"versions,omitempty"` // of the programs
-	Ended      report.End        `json:"ended,omitempty"`
-}
-
-// EndedBy returns the record with the end of the experiment.
-func (e Experiment) EndedBy(end report.End) any {
-	e.Ended = end
-	return e
+	Fill    string        `json:"fill,omitempty"` // steady or wave
+	Window  time.Duration `json:"window_ns,omitempty"`
+	Warmup  time.Duration `json:"warmup_ns,omitempty"`
+	Job     []string      `json:"job,omitempty"`      // command of a job
+	JobWork float64       `json:"job_work,omitempty"` // frames of a job
 }
 
 // Control is the strategy that repeats the reference cell, which is one job
@@ -141,17 +119,9 @@ func AddJobs(dir string, all []jobs.Job) error {
 
 // Load reads an experiment and its jobs. An experiment without a job is an error.
 func Load(dir string) (Experiment, []jobs.Job, error) {
-	var e Experiment
-	raw, data, err := archive.OpenExperiment(dir)
+	e, raw, err := report.Read[Experiment](dir, Kind)
 	if err != nil {
 		return e, nil, err
-	}
-	name := filepath.Join(dir, report.ExperimentFile)
-	switch err := json.Unmarshal(data, &e); {
-	case err != nil:
-		return e, nil, fmt.Errorf("load %s: %w", name, err)
-	case e.Schema != report.Schema || e.Kind != Kind:
-		return e, nil, fmt.Errorf("load %s: schema %d, kind %.80q: want schema %d, kind %s", name, e.Schema, e.Kind, report.Schema, Kind)
 	}
 	table, err := fs.ReadFile(raw, jobsFile)
 	if errors.Is(err, fs.ErrNotExist) {

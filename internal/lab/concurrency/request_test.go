@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/jobs"
+	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -46,7 +47,7 @@ func TestARequestIsNoLimit(t *testing.T) {
 		"quota by flag":     {"aws-16cx1", "quota", false},
 		"no number":         {"aws-cx1", "", false},
 	} {
-		r := Analyse(Experiment{Node: Node{16, 8}, Imported: []string{"a"}, Blocks: 1}, importedJobs(c.how, c.strategy))
+		r := Analyse(Experiment{Node: Node{16, 8}, Imported: []string{"a"}, Header: report.Header{Blocks: 1}}, importedJobs(c.how, c.strategy))
 		if known := len(r.Causes) > 0; known == c.request || (r.Named != "") == c.request || c.request && r.Cliff != nil {
 			t.Errorf("%s: causes %+v, named %q, cliff %+v", name, r.Causes, r.Named, r.Cliff)
 		}
@@ -73,7 +74,7 @@ func TestARequestIsNoLimit(t *testing.T) {
 	for i := range all {
 		all[i].Extra.CPUSeconds, all[i].Extra.Block = node.Some(20.0), 1
 	}
-	if r := Analyse(Experiment{Blocks: 1}, all); len(r.Causes) == 0 || r.Options[0].Limit != 2000 || r.Options[0].CPUSeconds != 20 {
+	if r := Analyse(Experiment{Header: report.Header{Blocks: 1}}, all); len(r.Causes) == 0 || r.Options[0].Limit != 2000 || r.Options[0].CPUSeconds != 20 {
 		t.Errorf("measured: %+v, causes %+v", r.Options[0], r.Causes)
 	}
 }
@@ -105,7 +106,7 @@ func TestTheLegendHoldsForTheRows(t *testing.T) {
 			}
 		}
 	}
-	r := Analyse(Experiment{Imported: []string{"a"}, Blocks: 1}, all)
+	r := Analyse(Experiment{Imported: []string{"a"}, Header: report.Header{Blocks: 1}}, all)
 	if len(r.Options) != 4 {
 		t.Fatalf("%+v", r.Options)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/jobs"
+	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -64,7 +65,7 @@ func TestRunsOfACellAreCounted(t *testing.T) {
 		{[]jobs.Job{at(0, "a", 1000), at(1, "a", 1000)}, "2 runs a cell.", false},
 		{[]jobs.Job{at(0, "a", 1000), at(1, "a", 1000), at(2, "b", 1000)}, "1 to 2 runs a cell.", false},
 	} {
-		r := Analyse(Experiment{Blocks: 1, Imported: []string{"a"}}, c.all)
+		r := Analyse(Experiment{Header: report.Header{Blocks: 1}, Imported: []string{"a"}}, c.all)
 		if !strings.HasSuffix(headline(r), c.headline) {
 			t.Errorf("headline %q, want %q", headline(r), c.headline)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"tenon.sh/tenon/internal/lab/capacity"
 	"tenon.sh/tenon/internal/lab/jobs"
+	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/report/synthetic"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -106,7 +107,7 @@ func (w world) measure(blocks int) Result {
 			at = at.Add(time.Hour)
 		}
 	}
-	return Analyse(Experiment{Node: w.node, Blocks: blocks}, all)
+	return Analyse(Experiment{Node: w.node, Header: report.Header{Blocks: blocks}}, all)
 }
 
 // scores count the simulated experiments in which each promise was kept.

@@ -53,7 +53,7 @@ type Series[C, R any] struct {
 	// Calibrate returns the content of experiment.json, including the caveats
 	// that were found so far. lines are for the user: they describe what
 	// Calibrate found.
-	Calibrate func(ctx context.Context, caveats []string) (experiment Record, lines []string, err error)
+	Calibrate func(ctx context.Context, caveats []string) (experiment report.Headed, lines []string, err error)
 	// Run measures a cell once. index counts runs from 1.
 	Run  func(ctx context.Context, cell C, index, block int) (R, error)
 	Save func(R) error
@@ -65,15 +65,9 @@ type Series[C, R any] struct {
 	Open     func(dir string) (report.Findings, error) // loads the results in a directory
 
 	records []R
-	record  Record
+	record  report.Headed // experiment.json
 	time    eta
 	end     time.Time // zero: no limit
-}
-
-// A Record is the content of experiment.json.
-type Record interface {
-	// EndedBy returns the record after the end of the experiment.
-	EndedBy(end report.End) any
 }
 
 // Conduct prepares the series, runs its blocks, and restores the machine. It
@@ -92,7 +86,8 @@ func (s *Series[C, R]) Conduct(ctx context.Context) (Outcome, error) {
 		case err != nil:
 			end = report.EndFailed
 		}
-		err = errors.Join(err, report.Create(s.Site.Given.Out, s.record.EndedBy(end)))
+		s.record.Head().Ended = end
+		err = errors.Join(err, report.Create(s.Site.Given.Out, s.record))
 	}
 	err = errors.Join(testbed.InterruptError(ctx, err), s.Site.Close())
 	if len(s.records) == 0 {
@@ -120,7 +115,7 @@ func (s *Series[C, R]) begin(ctx context.Context) error {
 	return report.Create(out, s.record)
 }
 
-func (s *Series[C, R]) prepare(ctx context.Context) (Record, error) {
+func (s *Series[C, R]) prepare(ctx context.Context) (report.Headed, error) {
 	status := s.Site.Status
 	status.Now("calibrating: is the machine quiet")
 	caveats, err := s.Site.Watch(ctx)
@@ -136,6 +131,9 @@ func (s *Series[C, R]) prepare(ctx context.Context) (Record, error) {
 	}
 	for _, l := range lines {
 		status.Keep("%s", l)
+	}
+	for _, why := range experiment.Head().Refused {
+		status.Keep("left out: %s", why)
 	}
 	return experiment, nil
 }

@@ -21,12 +21,6 @@ type Experiment struct {
 	Memory Setup `json:"memory"`
 }
 
-// EndedBy returns the record after the end of the experiment.
-func (e Experiment) EndedBy(end report.End) any {
-	e.Ended = end
-	return e
-}
-
 // A Run is the measurement of one mode in one block.
 type Run struct {
 	report.Run

@@ -105,7 +105,7 @@ func TestMemoryPageShowsMemoryAndNeedsNothingElse(t *testing.T) {
 func TestMemoryRunsSurviveTheDisk(t *testing.T) {
 	e, runs := inventExperiment(2, true)
 	dir := t.TempDir()
-	if err := report.Create(dir, e); err != nil {
+	if err := report.Create(dir, &e); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range runs {

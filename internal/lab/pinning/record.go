@@ -5,16 +5,9 @@
 package pinning
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
-	"io/fs"
-	"path/filepath"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/archive"
 	"tenon.sh/tenon/internal/lab/load/wrk"
 	"tenon.sh/tenon/internal/lab/pi"
 	"tenon.sh/tenon/internal/lab/report"
@@ -25,7 +18,7 @@ import (
 const Kind = "pinning"
 
 // A Mode is a way to give work its CPUs.
-type Mode string
+type Mode = report.Mode
 
 // The modes. In each mode the work gets as much CPU time as its limit allows.
 // There is one exception: in mode shared-free, the job uses all CPUs.
@@ -52,39 +45,19 @@ const (
 // An Experiment is the configuration of the experiment, and its machine
 // (experiment.json).
 type Experiment struct {
-	Schema      int         `json:"schema"` // 1
-	Kind        string      `json:"kind"`   // pinning
-	Started     time.Time   `json:"started"`
-	Command     []string    `json:"command"`
-	Version     string      `json:"tenon_version"`
-	Parts       []string    `json:"parts"`
-	Modes       []Mode      `json:"modes"`
-	Blocks      int         `json:"blocks"`
-	Seed        uint64      `json:"seed"`
-	Limit       int         `json:"limit_cpus"` // of the job
-	Tested      unit.CPUSet `json:"tested_cpus"`
-	Client      unit.CPUSet `json:"client_cpus,omitzero"` // of the load on the web servers
-	Servers     int         `json:"servers,omitempty"`
-	ServerLimit int         `json:"server_limit_cpus,omitempty"`
-	Threads     int         `json:"pi_threads,omitempty"`
-	Digits      int         `json:"pi_digits,omitempty"`
-	Rounds      int         `json:"pi_rounds,omitempty"`
-	Rate        float64     `json:"open_rate,omitempty"` // requests per second of the open loop
-	Refused     []string    `json:"refused,omitempty"`   // effects that the experiment cannot show, with the reasons
+	report.Header          // its client CPUs are those of the load on the web servers
+	Parts         []string `json:"parts"`
+	Limit         int      `json:"limit_cpus"` // of the job
+	Servers       int      `json:"servers,omitempty"`
+	ServerLimit   int      `json:"server_limit_cpus,omitempty"`
+	Threads       int      `json:"pi_threads,omitempty"`
+	Digits        int      `json:"pi_digits,omitempty"`
+	Rounds        int      `json:"pi_rounds,omitempty"`
+	Rate          float64  `json:"open_rate,omitempty"` // requests per second of the open loop
 	// Node is the tested node of a cluster; empty: this machine. ClientOnNode is
 	// true if the load came from that node itself.
-	Node         string            `json:"node,omitempty"`
-	ClientOnNode bool              `json:"client_on_node,omitempty"`
-	Machine      report.Machine    `json:"machine"`
-	Versions     map[string]string `json:"versions,omitempty"`
-	Caveats      []string          `json:"caveats,omitempty"`
-	Ended        report.End        `json:"ended,omitempty"`
-}
-
-// EndedBy returns the record after the end of the experiment.
-func (e Experiment) EndedBy(end report.End) any {
-	e.Ended = end
-	return e
+	Node         string `json:"node,omitempty"`
+	ClientOnNode bool   `json:"client_on_node,omitempty"`
 }
 
 // A Run is one part of the experiment in one mode: a line of runs.jsonl. Its
@@ -141,57 +114,12 @@ type OpenLoop struct {
 	P99  float64 `json:"p99_us"`
 }
 
-const runsFile = "runs.jsonl"
+// AddRun appends a run to the raw data of an experiment.
+func AddRun(dir string, r Run) error { return report.AddLines(dir, report.RunsFile, r) }
 
-// AddRun appends a run to runs.jsonl.
-func AddRun(dir string, r Run) error {
-	line, err := json.Marshal(r)
-	if err != nil {
-		return fmt.Errorf("save run %d: %w", r.Index, err)
-	}
-	f, err := archive.OpenToAppend(filepath.Join(dir, runsFile))
-	if err != nil {
-		return fmt.Errorf("save run %d: %w", r.Index, err)
-	}
-	_, err = f.Write(append(line, '\n'))
-	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("save run %d: %w", r.Index, err)
-	}
-	return nil
-}
-
-// Load reads an experiment and its runs. An experiment without a complete run
-// is an error. If the experiment was killed, the last line may be incomplete,
-// and Load ignores it.
+// Load reads an experiment and its runs.
 func Load(dir string) (Experiment, []Run, error) {
-	var e Experiment
-	raw, data, err := archive.OpenExperiment(dir)
-	if err != nil {
-		return e, nil, err
-	}
-	name := filepath.Join(dir, report.ExperimentFile)
-	switch err := json.Unmarshal(data, &e); {
-	case err != nil:
-		return e, nil, fmt.Errorf("load %s: %w", name, err)
-	case e.Schema != report.Schema || e.Kind != Kind:
-		return e, nil, fmt.Errorf("load %s: schema %d, kind %.80q: want schema %d, kind %s", name, e.Schema, e.Kind, report.Schema, Kind)
-	}
-	lines, err := fs.ReadFile(raw, runsFile)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return e, nil, fmt.Errorf("load experiment: %w", err)
-	}
-	var runs []Run
-	for n := 1; ; n++ {
-		line, rest, complete := bytes.Cut(lines, []byte("\n"))
-		if !complete {
-			return e, runs, archive.CheckData(raw, dir, runsFile, len(runs))
-		}
-		var r Run
-		if err := json.Unmarshal(line, &r); err != nil {
-			return e, nil, fmt.Errorf("load %s: line %d: %w", filepath.Join(dir, runsFile), n, err)
-		}
-		runs, lines = append(runs, r), rest
-	}
+	return report.LoadLines[Experiment, Run](dir, Kind, report.RunsFile, nil)
 }
 
 // Open reads and analyses the experiment in dir.

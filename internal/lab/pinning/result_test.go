@@ -38,7 +38,7 @@ func runs(blocks int) []Run {
 }
 
 func experiment(servers int) Experiment {
-	return Experiment{Parts: []string{Pi, NGINX}, Modes: Modes, Blocks: 4, Limit: 1, Threads: 3000, Digits: 20000, Rounds: 2, Servers: servers, Refused: []string{"pinned-worst: no"}}
+	return Experiment{Header: report.Header{Modes: Modes, Blocks: 4, Refused: []string{"pinned-worst: no"}}, Parts: []string{Pi, NGINX}, Limit: 1, Threads: 3000, Digits: 20000, Rounds: 2, Servers: servers}
 }
 
 func TestTheQuotaIsToldFromTheChoiceOfCPUs(t *testing.T) {
@@ -130,7 +130,7 @@ func TestAnExperimentReadsBackAndMakesAPage(t *testing.T) {
 	dir := t.TempDir()
 	e := experiment(2)
 	e.Schema, e.Kind = report.Schema, Kind
-	if err := report.Create(dir, e); err != nil {
+	if err := report.Create(dir, &e); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range runs(2) {
@@ -138,7 +138,7 @@ func TestAnExperimentReadsBackAndMakesAPage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f, err := os.OpenFile(filepath.Join(dir, runsFile), os.O_APPEND|os.O_WRONLY, 0)
+	f, err := os.OpenFile(filepath.Join(dir, report.RunsFile), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,16 +4,10 @@
 package reaction
 
 import (
-	"bufio"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"path/filepath"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/archive"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -24,34 +18,15 @@ const Kind = "reaction"
 // An Experiment describes a reaction experiment and its machine
 // (experiment.json).
 type Experiment struct {
-	Schema      int                           `json:"schema"` // 1
-	Kind        string                        `json:"kind"`   // reaction
-	Started     time.Time                     `json:"started"`
-	Command     []string                      `json:"command"`
-	Version     string                        `json:"tenon_version"`
-	Modes       []report.Mode                 `json:"modes"`
-	Blocks      int                           `json:"blocks"`
-	Steps       map[report.Mode]int           `json:"steps"`    // of all blocks together
-	Lengths     map[report.Mode]time.Duration `json:"steps_ns"` // length of a step
-	LeastPause  time.Duration                 `json:"least_pause_ns"`
-	MostPause   time.Duration                 `json:"most_pause_ns"`
-	Seed        uint64                        `json:"seed"`
-	TestedCPUs  unit.CPUSet                   `json:"tested_cpus"`
-	ClientCPUs  unit.CPUSet                   `json:"client_cpus"` // CPUs of tenond and of the lab
-	CyclePeriod time.Duration                 `json:"cycle_period_ns"`
-	CycleWork   time.Duration                 `json:"cycle_work_ns"`
-	Threshold   int                           `json:"suppress_threshold_percent"` // in percent of all CPUs
-	Objective   time.Duration                 `json:"objective_ns"`               // the longest wait that the service's rule accepts; 0: no objective
-	Tenond      map[report.Mode]string        `json:"tenond"`                     // command line and configuration of tenond
-	Machine     report.Machine                `json:"machine"`
-	Caveats     []string                      `json:"caveats,omitempty"`
-	Ended       report.End                    `json:"ended,omitempty"`
-}
-
-// EndedBy returns the record after the end of the experiment.
-func (e Experiment) EndedBy(end report.End) any {
-	e.Ended = end
-	return e
+	report.Header                               // its client CPUs are those of tenond and of the lab
+	Steps         map[report.Mode]int           `json:"steps"`    // of all blocks together
+	Lengths       map[report.Mode]time.Duration `json:"steps_ns"` // length of a step
+	LeastPause    time.Duration                 `json:"least_pause_ns"`
+	MostPause     time.Duration                 `json:"most_pause_ns"`
+	CyclePeriod   time.Duration                 `json:"cycle_period_ns"`
+	CycleWork     time.Duration                 `json:"cycle_work_ns"`
+	Threshold     int                           `json:"suppress_threshold_percent"` // in percent of all CPUs
+	Objective     time.Duration                 `json:"objective_ns"`               // the longest wait that the service's rule accepts; 0: no objective
 }
 
 // A Step is one step of load: a line of steps.jsonl. Its times are in ns since
@@ -99,84 +74,20 @@ type StepTick struct {
 
 const stepsFile = "steps.jsonl"
 
-// Create creates the directory of a reaction experiment.
-func Create(dir string, e Experiment) error {
-	e.Schema, e.Kind = report.Schema, Kind
-	if err := archive.MakeFolder(dir, "."); err != nil {
-		return err
-	}
-	return report.WriteJSON(filepath.Join(dir, report.ExperimentFile), e)
+// AddSteps appends steps to steps.jsonl.
+func AddSteps(dir string, steps []Step) error { return report.AddLines(dir, stepsFile, steps...) }
+
+// Load reads a reaction experiment and its steps.
+func Load(dir string) (Experiment, []Step, error) {
+	return report.LoadLines[Experiment](dir, Kind, stepsFile, Step.check)
 }
 
-// AddSteps appends steps to steps.jsonl.
-func AddSteps(dir string, steps []Step) error {
-	f, err := archive.OpenToAppend(filepath.Join(dir, stepsFile))
-	if err != nil {
-		return fmt.Errorf("save the steps: %w", err)
-	}
-	b := bufio.NewWriter(f)
-	lines := json.NewEncoder(b)
-	for _, s := range steps {
-		if err = lines.Encode(s); err != nil {
-			break
-		}
-	}
-	if err := errors.Join(err, b.Flush(), f.Close()); err != nil {
-		return fmt.Errorf("save the steps: %w", err)
+// check returns an error for a step that the analysis could not use.
+func (s Step) check() error {
+	if s.Length <= 0 || len(s.Due) != len(s.Delays) || s.Mode == "" {
+		return fmt.Errorf("mode %.80q, length %v, %d cycles with %d delays: want a mode, a length, and a delay for each cycle", s.Mode, s.Length, len(s.Due), len(s.Delays))
 	}
 	return nil
-}
-
-// Load reads a reaction experiment and its steps. An experiment without a
-// complete step is an error. If the experiment was killed, the last line may be
-// incomplete, and Load ignores it.
-func Load(dir string) (Experiment, []Step, error) {
-	var e Experiment
-	raw, data, err := archive.OpenExperiment(dir)
-	if err != nil {
-		return e, nil, err
-	}
-	switch err := json.Unmarshal(data, &e); {
-	case err != nil:
-		return e, nil, fmt.Errorf("load %s: %w", filepath.Join(dir, report.ExperimentFile), err)
-	case e.Schema != report.Schema || e.Kind != Kind:
-		return e, nil, fmt.Errorf("load %s: schema %d, kind %.80q: want schema %d, kind %s", filepath.Join(dir, report.ExperimentFile), e.Schema, e.Kind, report.Schema, Kind)
-	}
-	f, err := raw.Open(stepsFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return e, nil, archive.CheckData(raw, dir, stepsFile, 0)
-	}
-	if err != nil {
-		return e, nil, fmt.Errorf("load experiment: %w", err)
-	}
-	defer f.Close()
-	steps, err := parseSteps(f)
-	if err != nil {
-		return e, steps, fmt.Errorf("load %s: %w", filepath.Join(dir, stepsFile), err)
-	}
-	return e, steps, archive.CheckData(raw, dir, stepsFile, len(steps))
-}
-
-func parseSteps(from io.Reader) ([]Step, error) {
-	var steps []Step
-	r := bufio.NewReader(from)
-	for n := 1; ; n++ {
-		line, err := r.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			return steps, nil // the rest is an incomplete line
-		}
-		if err != nil {
-			return steps, err
-		}
-		var s Step
-		if err := json.Unmarshal(line, &s); err != nil {
-			return steps, fmt.Errorf("line %d: %w", n, err)
-		}
-		if s.Length <= 0 || len(s.Due) != len(s.Delays) || s.Mode == "" {
-			return steps, fmt.Errorf("line %d: mode %.80q, length %v, %d cycles with %d delays: want a mode, a length, and a delay for each cycle", n, s.Mode, s.Length, len(s.Due), len(s.Delays))
-		}
-		steps = append(steps, s)
-	}
 }
 
 // Open loads and analyses the reaction experiment in dir.

@@ -38,15 +38,18 @@ func cycles(length, raised time.Duration) (due, delays []int64) {
 // inventExperiment invents an experiment. None of its values was measured.
 func inventExperiment(steps int) (Experiment, []Step) {
 	e := Experiment{
-		Schema: report.Schema, Kind: Kind, Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Version: "synthetic",
-		Command: []string{"tenon", "lab", "reaction"}, Modes: []report.Mode{report.Events, report.Ticks, report.IdleBE}, Blocks: 6, Seed: 1,
+		Header: report.Header{
+			Schema: report.Schema, Kind: Kind, Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Version: "synthetic",
+			Command: []string{"tenon", "lab", "reaction"}, Modes: []report.Mode{report.Events, report.Ticks, report.IdleBE}, Blocks: 6, Seed: 1,
+			TestedCPUs: unit.CPUSetOf(0), ClientCPUs: unit.CPUSetOf(1),
+			Machine: report.Machine{Kernel: "6.18.0-synthetic", OS: "Synthetic Linux 1", CPUModel: "Invented CPU <1>", CPUs: 2, CgroupVersion: 1, MemoryBytes: 8 << 30},
+			Tenond:  map[report.Mode]string{report.Events: "tenond --config tenon.yaml\n\nkind: NodeConfig"},
+			Ended:   report.EndPlanned,
+			Caveats: []string{"These data are synthetic: invented for a test, measured nowhere."},
+		},
 		Steps: map[report.Mode]int{report.Events: steps, report.Ticks: steps, report.IdleBE: steps}, Lengths: map[report.Mode]time.Duration{report.Events: 300 * ms, report.Ticks: 1300 * ms, report.IdleBE: 300 * ms},
-		LeastPause: 400 * ms, MostPause: time.Second, TestedCPUs: unit.CPUSetOf(0), ClientCPUs: unit.CPUSetOf(1),
+		LeastPause: 400 * ms, MostPause: time.Second,
 		CyclePeriod: 2 * ms, CycleWork: 1200 * time.Microsecond, Threshold: 32, Objective: ms,
-		Machine: report.Machine{Kernel: "6.18.0-synthetic", OS: "Synthetic Linux 1", CPUModel: "Invented CPU <1>", CPUs: 2, CgroupVersion: 1, MemoryBytes: 8 << 30},
-		Tenond:  map[report.Mode]string{report.Events: "tenond --config tenon.yaml\n\nkind: NodeConfig"},
-		Ended:   report.EndPlanned,
-		Caveats: []string{"These data are synthetic: invented for a test, measured nowhere."},
 	}
 	rng := rand.New(rand.NewPCG(1, 1))
 	var all []Step
@@ -179,7 +182,7 @@ func TestVoidStepsAreNotUsed(t *testing.T) {
 func TestReactionSurvivesTheDiskAndATornLine(t *testing.T) {
 	e, all := inventExperiment(4)
 	dir := t.TempDir()
-	if err := Create(dir, e); err != nil {
+	if err := report.Create(dir, &e); err != nil {
 		t.Fatal(err)
 	}
 	for i := 0; i < len(all); i += 6 {

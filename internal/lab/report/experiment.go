@@ -16,25 +16,13 @@ import (
 // An Experiment describes an experiment and its machine: experiment.json. If a
 // kind of experiment has more fields, its own record embeds Experiment.
 type Experiment struct {
-	Schema  int       `json:"schema"` // 1
-	Kind    string    `json:"kind,omitempty"`
-	Started time.Time `json:"started"`
-	Command []string  `json:"command"`
-	Version string    `json:"tenon_version"`
-	Modes   []Mode    `json:"modes"`
-	Blocks  int       `json:"blocks"` // configured; 0: until resolved
+	Header
 	// Looks are the numbers of blocks at which the claims are judged. They were
 	// fixed before the first run. If Looks is empty, they are not known,
 	// because an older version ran the experiment.
-	Looks []int `json:"planned_looks,omitempty"`
-	// Ended is the way in which the experiment ended. It is empty if the
-	// experiment is running, was killed, or was run by an older version.
-	Ended       End           `json:"ended,omitempty"`
+	Looks       []int         `json:"planned_looks,omitempty"`
 	Duration    time.Duration `json:"duration_ns"`
-	Seed        uint64        `json:"seed"`
-	Margin      float64       `json:"margin"` // 1.03
-	TestedCPUs  unit.CPUSet   `json:"tested_cpus"`
-	ClientCPUs  unit.CPUSet   `json:"client_cpus"`
+	Margin      float64       `json:"margin"`            // 1.03
 	LabCPUs     unit.CPUSet   `json:"lab_cpus,omitzero"` // of the lab itself and of tenond
 	Client      string        `json:"client"`            // "tenon" or "wrk"
 	OfferedRate float64       `json:"offered_requests_per_second"`
@@ -45,31 +33,10 @@ type Experiment struct {
 	// SoloFramesPerSecond is the frame rate of the batch work when it ran alone on
 	// the tested CPUs, in the calibration. SoloCPU is the number of CPUs that the
 	// batch work used.
-	SoloFramesPerSecond float64           `json:"solo_frames_per_second"`
-	SoloCPU             float64           `json:"solo_cpus_used"`
-	Machine             Machine           `json:"machine"`
-	Calibration         []string          `json:"calibration,omitempty"` // the results of the calibration, one per line
-	Caveats             []string          `json:"caveats,omitempty"`
-	Versions            map[string]string `json:"versions"` // nginx, ffmpeg, …
-	// Tenond is the command line and the configuration of tenond in each mode.
-	// If a mode has no entry, it used the lab's own loop.
-	Tenond map[Mode]string `json:"tenond,omitempty"`
+	SoloFramesPerSecond float64  `json:"solo_frames_per_second"`
+	SoloCPU             float64  `json:"solo_cpus_used"`
+	Calibration         []string `json:"calibration,omitempty"` // the results of the calibration, one per line
 }
-
-// An End is the way in which an experiment ended.
-type End string
-
-// The values of End. With the first two, the time of the end did not depend on
-// the results.
-const (
-	EndPlanned End = "planned" // at a planned look
-	EndTime    End = "time"    // another block did not fit into the time
-	EndHand    End = "hand"    // the user stopped it
-	EndFailed  End = "failed"
-)
-
-// Planned reports whether the time of the end did not depend on the results.
-func (e End) Planned() bool { return e == EndPlanned || e == EndTime }
 
 // Rule returns the rule by which the claims of an experiment with this number
 // of blocks are judged.
@@ -90,21 +57,6 @@ func LooksOf(blocks int) []int {
 		return []int{blocks}
 	}
 	return paired.Blocks().Looks
-}
-
-// Machine describes where the experiment ran.
-type Machine struct {
-	Kernel         string   `json:"kernel"`
-	OS             string   `json:"os"`
-	CPUModel       string   `json:"cpu_model"`
-	CPUs           int      `json:"cpus"`
-	SMT            bool     `json:"smt"`
-	Virtualization string   `json:"virtualization"`     // "none", "kvm", …
-	Emulated       bool     `json:"emulated,omitempty"` // emulated by a program, so that times mean nothing
-	CgroupVersion  int      `json:"cgroup_version"`
-	MemoryBytes    int64    `json:"memory_bytes"`
-	Governor       string   `json:"governor,omitempty"`
-	Mechanisms     []string `json:"mechanisms"` // mechanisms that Tenon used in its modes
 }
 
 // A Run is the measurement of one mode in one block: runs/NNN-MODE.json. The

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"encoding/json"
@@ -27,14 +28,14 @@ const (
 	ExperimentFile = archive.ExperimentFile
 	ResultFile     = "result.json"
 	PageFile       = "report.html"
+	RunsFile       = "runs.jsonl" // of kinds whose runs have no histograms
 	runsDir        = "runs"
 )
 
-// Create makes the directory of an experiment and writes experiment.json. e is
-// an Experiment, or a record that embeds one. A second call replaces
-// experiment.json and does not change the runs.
-func Create(dir string, e any) error {
-	if err := archive.MakeFolder(dir, runsDir); err != nil {
+// Create makes the directory of an experiment and writes experiment.json. A
+// second call replaces experiment.json and does not change the runs.
+func Create(dir string, e Headed) error {
+	if err := archive.MakeFolder(dir, "."); err != nil {
 		return err
 	}
 	return WriteJSON(filepath.Join(dir, ExperimentFile), e)
@@ -47,6 +48,9 @@ func SaveRun(dir string, whole Record) error {
 	if err := r.check(); err != nil {
 		return fmt.Errorf("save run %d: %w", r.Index, err)
 	}
+	if err := archive.MakeFolder(dir, runsDir); err != nil {
+		return fmt.Errorf("save run %d: %w", r.Index, err)
+	}
 	base := filepath.Join(dir, runsDir, fmt.Sprintf("%03d-%s", r.Index, r.Mode))
 	if r.Log != nil {
 		if err := writeFile(base+".hlog", r.Log); err != nil {
@@ -54,6 +58,79 @@ func SaveRun(dir string, whole Record) error {
 		}
 	}
 	return WriteJSON(base+".json", whole)
+}
+
+// AddLines appends records to a file of an experiment, a line of JSON for each.
+func AddLines[R any](dir, name string, records ...R) error {
+	f, err := archive.OpenToAppend(filepath.Join(dir, name))
+	if err != nil {
+		return fmt.Errorf("save %s: %w", name, err)
+	}
+	b := bufio.NewWriter(f)
+	lines := json.NewEncoder(b)
+	for _, r := range records {
+		if err = lines.Encode(r); err != nil {
+			break
+		}
+	}
+	if err := errors.Join(err, b.Flush(), f.Close()); err != nil {
+		return fmt.Errorf("save %s: %w", name, err)
+	}
+	return nil
+}
+
+// Read reads the experiment.json of a kind, from the folder of the experiment or
+// from its archive. raw has the raw data beside it.
+func Read[E any, P interface {
+	*E
+	Headed
+}](dir, want string) (e E, raw fs.FS, err error) {
+	raw, data, err := archive.OpenExperiment(dir)
+	if err != nil {
+		return e, nil, err
+	}
+	e, err = ParseExperiment[E](data)
+	if is := P(&e).Head().Kind; err == nil && is != want {
+		err = fmt.Errorf("kind %.80q: want %s", is, want)
+	}
+	if err != nil {
+		return e, nil, fmt.Errorf("load %s: %w", filepath.Join(dir, ExperimentFile), err)
+	}
+	return e, raw, nil
+}
+
+// LoadLines reads an experiment and the records of one of its files, one on each
+// line. A killed lab leaves an incomplete last line, which is ignored. An
+// experiment without a complete line is an error. check may refuse a record; it
+// may be nil.
+func LoadLines[E, R any, P interface {
+	*E
+	Headed
+}](dir, kind, name string, check func(R) error) (E, []R, error) {
+	e, raw, err := Read[E, P](dir, kind)
+	if err != nil {
+		return e, nil, err
+	}
+	lines, err := fs.ReadFile(raw, name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return e, nil, fmt.Errorf("load experiment: %w", err)
+	}
+	var records []R
+	for {
+		line, rest, complete := bytes.Cut(lines, []byte("\n"))
+		if !complete {
+			return e, records, archive.CheckData(raw, dir, name, len(records))
+		}
+		var r R
+		err := json.Unmarshal(line, &r)
+		if err == nil && check != nil {
+			err = check(r)
+		}
+		if err != nil {
+			return e, nil, fmt.Errorf("load %s: line %d: %w", filepath.Join(dir, name), len(records)+1, err)
+		}
+		records, lines = append(records, r), rest
+	}
 }
 
 // Load reads an experiment and its finished runs, from its archive or from its folder.

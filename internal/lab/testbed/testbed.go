@@ -9,11 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/machine/host"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -96,6 +98,14 @@ func (s *Site) takeOver(ctx context.Context) error {
 		return errors.Join(err, restoreErr)
 	})
 	return nil
+}
+
+// Header returns the header of an experiment on this site, without its machine.
+func (s *Site) Header(kind string, modes []report.Mode, blocks int) report.Header {
+	return report.Header{
+		Schema: report.Schema, Kind: kind, Started: time.Now(), Command: s.Given.Command, Version: s.Given.Version,
+		Modes: modes, Blocks: blocks, Seed: s.Given.Seed, TestedCPUs: s.Place.Tested, ClientCPUs: s.Place.Client,
+	}
 }
 
 // Groups returns what creates the cgroups of children. If the lab only sends

@@ -267,27 +267,26 @@ func (b *environment) experiment(s run.SoloResult, calibration, caveats []string
 	caveats = append(caveats,
 		"batch-cpu was offered without regard to use (cpuReclaimThresholdPercent 1000): means of isolation are compared, not amounts",
 		fmt.Sprintf("counters are read from inside the pods every %v, which takes a CPU of the service a millisecond or two each time, alike in all modes", askPeriod(b.Duration)))
+	h := b.Header(colocation.Kind, b.Modes, b.Blocks)
+	h.Machine, h.Caveats, h.Versions = b.node.machine, caveats, b.versions
 	return colocation.Experiment{Experiment: report.Experiment{
-		Schema: report.Schema, Kind: colocation.Kind, Started: time.Now(), Command: b.Command, Version: b.Version,
-		Modes: b.Modes, Blocks: b.Blocks, Looks: report.LooksOf(b.Blocks), Duration: b.Duration, Seed: b.Seed, Margin: b.Margin,
-		TestedCPUs: b.Place.Tested, ClientCPUs: b.Place.Client, LabCPUs: b.Place.Lab, Client: b.Client,
+		Header: h, Looks: report.LooksOf(b.Blocks), Duration: b.Duration, Margin: b.Margin, LabCPUs: b.Place.Lab, Client: b.Client,
 		OfferedRate: b.load.Rate, LoadPercent: b.LoadPercent,
 		BEProcesses: b.processes, BEThreads: b.threads, Input: b.cluster.Input,
-		SoloFramesPerSecond: s.Frames, SoloCPU: s.CPUs,
-		Machine: b.node.machine, Calibration: calibration, Caveats: caveats, Versions: b.versions,
+		SoloFramesPerSecond: s.Frames, SoloCPU: s.CPUs, Calibration: calibration,
 	}, Kubernetes: &colocation.KubernetesSetup{Node: b.node.name, Images: map[string]string{"nginx": b.cluster.NGINX, "ffmpeg": b.cluster.FFmpeg}}}
 }
 
 // calibrate measures the rate of the batch work alone, and chooses the rate at
 // which requests are sent.
-func (b *environment) calibrate(ctx context.Context, caveats []string) (experiment harness.Record, lines []string, err error) {
+func (b *environment) calibrate(ctx context.Context, caveats []string) (experiment report.Headed, lines []string, err error) {
 	b.load = harness.LoadSpec{URL: b.url(), Duration: b.Duration, Warmup: b.Warmup(), Seed: b.Seed, Connections: b.connections()}
 	s, lines, more, err := b.calibrateAll(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	b.record = b.experiment(s, lines, append(caveats, more...))
-	return b.record, lines, nil
+	return &b.record, lines, nil
 }
 
 func (b *environment) calibrateAll(ctx context.Context) (s run.SoloResult, lines, caveats []string, err error) {

@@ -21,7 +21,7 @@ type SoloResult struct {
 
 // calibrate runs once per experiment. It measures how fast the batch work is
 // when it runs alone, and chooses the rate of requests.
-func (b *environment) calibrate(ctx context.Context, caveats []string) (experiment harness.Record, lines []string, err error) {
+func (b *environment) calibrate(ctx context.Context, caveats []string) (experiment report.Headed, lines []string, err error) {
 	b.Status.Now("calibrating: the batch work alone")
 	s, err := b.calibrateSolo(ctx)
 	if err != nil {
@@ -48,7 +48,7 @@ func (b *environment) calibrate(ctx context.Context, caveats []string) (experime
 	}
 	b.pacer = Pacer{Tested: b.Place.Tested.Len(), Processes: b.processes, PerMedia: s.PerMedia, LSCPUs: ls}
 	b.record = b.experiment(s, lines, caveats)
-	return b.record, lines, nil
+	return &b.record, lines, nil
 }
 
 // calibrateSolo runs only the batch work.

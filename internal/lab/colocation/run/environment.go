@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"tenon.sh/tenon/internal/lab/colocation"
 	"tenon.sh/tenon/internal/lab/harness"
@@ -135,15 +134,13 @@ func (b *environment) experiment(solo SoloResult, calibration []string, caveats 
 	if b.Workloads.ByCommand() {
 		client = harness.ClientCommand
 	}
+	h := b.Header(b.kind(), b.Modes, b.Blocks)
+	h.Machine, h.Tenond, h.Versions, h.Caveats = machine, b.tenondRecord(), b.versions, append(caveats, b.caveats()...)
 	return colocation.Experiment{Experiment: report.Experiment{
-		Schema: report.Schema, Kind: b.kind(), Started: time.Now(), Command: b.Command, Version: b.Version,
-		Modes: b.Modes, Blocks: b.Blocks, Looks: report.LooksOf(b.Blocks), Duration: b.Duration, Seed: b.Seed, Margin: b.Margin,
-		TestedCPUs: b.Place.Tested, ClientCPUs: b.Place.Client, LabCPUs: b.Place.Lab, Client: client,
+		Header: h, Looks: report.LooksOf(b.Blocks), Duration: b.Duration, Margin: b.Margin, LabCPUs: b.Place.Lab, Client: client,
 		OfferedRate: b.load.Rate, LoadPercent: b.LoadPercent,
 		BEProcesses: b.processes, BEThreads: b.threads, Input: filepath.Base(b.input),
-		SoloFramesPerSecond: solo.Frames, SoloCPU: solo.CPUs,
-		Machine: machine, Tenond: b.tenondRecord(),
-		Calibration: calibration, Caveats: append(caveats, b.caveats()...), Versions: b.versions,
+		SoloFramesPerSecond: solo.Frames, SoloCPU: solo.CPUs, Calibration: calibration,
 	}, Skipped: b.skipped, Siblings: b.Place.Siblings(b.Topology), Own: b.ownRecord(), BatchRequest: batchRequest(b.Modes, b.Place.Tested)}
 }
 

@@ -21,16 +21,19 @@ import (
 func experimentOf(e colocation.Experiment, private Private) colocation.Experiment {
 	m := e.Machine
 	clean := report.Experiment{
-		Schema: e.Schema, Started: e.Started.UTC().Truncate(time.Second), Version: private.withhold(e.Version), Modes: e.Modes, Blocks: e.Blocks, Looks: e.Looks, Ended: e.Ended,
-		Duration: e.Duration, Seed: e.Seed, Margin: e.Margin, TestedCPUs: e.TestedCPUs, ClientCPUs: e.ClientCPUs, Client: e.Client,
+		Header: report.Header{
+			Schema: e.Schema, Started: e.Started.UTC().Truncate(time.Second), Version: private.withhold(e.Version), Modes: e.Modes, Blocks: e.Blocks, Ended: e.Ended,
+			Seed: e.Seed, TestedCPUs: e.TestedCPUs, ClientCPUs: e.ClientCPUs,
+			Machine: report.Machine{
+				Kernel: private.withhold(m.Kernel), OS: private.withhold(m.OS), CPUModel: private.withhold(m.CPUModel), CPUs: m.CPUs, SMT: m.SMT,
+				Virtualization: private.withhold(m.Virtualization), Emulated: m.Emulated, CgroupVersion: m.CgroupVersion, MemoryBytes: m.MemoryBytes,
+				Governor: private.withhold(m.Governor),
+			},
+			Versions: map[string]string{},
+		},
+		Looks: e.Looks, Duration: e.Duration, Margin: e.Margin, Client: e.Client,
 		OfferedRate: e.OfferedRate, LoadPercent: e.LoadPercent, BEProcesses: e.BEProcesses, BEThreads: e.BEThreads,
 		SoloFramesPerSecond: e.SoloFramesPerSecond, SoloCPU: e.SoloCPU,
-		Machine: report.Machine{
-			Kernel: private.withhold(m.Kernel), OS: private.withhold(m.OS), CPUModel: private.withhold(m.CPUModel), CPUs: m.CPUs, SMT: m.SMT,
-			Virtualization: private.withhold(m.Virtualization), Emulated: m.Emulated, CgroupVersion: m.CgroupVersion, MemoryBytes: m.MemoryBytes,
-			Governor: private.withhold(m.Governor),
-		},
-		Versions: map[string]string{},
 	}
 	for _, mechanism := range m.Mechanisms {
 		clean.Machine.Mechanisms = append(clean.Machine.Mechanisms, private.withhold(mechanism))

@@ -83,7 +83,7 @@ const client = "tenon"
 // known before the first run.
 func (p Protocol) Fits(private Private) error {
 	e := colocation.Experiment{Experiment: report.Experiment{
-		Started: time.Now(), Modes: p.Modes, Client: client, Ended: report.EndTime, Versions: map[string]string{"nginx": "", "ffmpeg": ""},
+		Header: report.Header{Started: time.Now(), Modes: p.Modes, Ended: report.EndTime, Versions: map[string]string{"nginx": "", "ffmpeg": ""}}, Client: client,
 	}}
 	err := errors.Join(private.check("protocol", p), private.check("experiment", experimentOf(e, private)))
 	for _, m := range p.Modes {

@@ -131,7 +131,7 @@ func TestPrivateTextsAreFound(t *testing.T) {
 func TestTheZoneOfATimeIsPrivate(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 500, time.UTC)
 	for name, zone := range map[string]*time.Location{"an offset": time.FixedZone("", 3600), "no offset": time.FixedZone("GMT", 0)} {
-		e := colocation.Experiment{Experiment: report.Experiment{Started: at.In(zone)}}
+		e := colocation.Experiment{Experiment: report.Experiment{Header: report.Header{Started: at.In(zone)}}}
 		if err := private.check("experiment", e); err == nil || !strings.Contains(err.Error(), "experiment.started") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -194,7 +194,7 @@ func experiment(t *testing.T, change func(*Protocol, *colocation.Experiment)) st
 	if err := p.Write(dir, written); err != nil {
 		t.Fatal(err)
 	}
-	if err := report.Create(dir, e); err != nil {
+	if err := report.Create(dir, &e); err != nil {
 		t.Fatal(err)
 	}
 	log, err := os.ReadFile(filepath.Join("testdata", "run.hlog")) // the addresses in it must go

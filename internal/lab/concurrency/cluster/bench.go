@@ -32,7 +32,6 @@ type bench struct {
 
 	runs    []run.Cell
 	refused []string
-	record  concurrency.Experiment
 }
 
 // A result is one measured cell.
@@ -124,7 +123,7 @@ func (b *bench) smallestCPUs() int {
 const firstFrames = 48
 
 // calibrate runs one job alone to choose how much work a job has.
-func (b *bench) calibrate(ctx context.Context, caveats []string) (harness.Record, []string, error) {
+func (b *bench) calibrate(ctx context.Context, caveats []string) (report.Headed, []string, error) {
 	var lines []string
 	if !b.AsPublished {
 		b.Status.Now("calibrating: one job alone")
@@ -152,12 +151,8 @@ func (b *bench) calibrate(ctx context.Context, caveats []string) (harness.Record
 			lines = append(lines, fmt.Sprintf("a job is %.0f frames: about %v of CPU time, alone", b.whole, b.Work))
 		}
 	}
-	for _, why := range b.refused {
-		lines = append(lines, "left out: "+why)
-	}
 	lines = append(lines, fmt.Sprintf("%d cells in %d blocks on %s, at most %v", len(b.runs), b.Blocks, strings.Join(b.names(), ", "), b.MaxTime))
-	b.record = b.experiment(caveats)
-	return b.record, lines, nil
+	return b.experiment(caveats), lines, nil
 }
 
 func (b *bench) names() []string {
@@ -168,7 +163,7 @@ func (b *bench) names() []string {
 	return names
 }
 
-func (b *bench) experiment(caveats []string) concurrency.Experiment {
+func (b *bench) experiment(caveats []string) *concurrency.Experiment {
 	first := b.nodes[0]
 	machine := first.Machine(b.FS)
 	machine.CPUs = b.smallestCPUs()
@@ -180,12 +175,12 @@ func (b *bench) experiment(caveats []string) concurrency.Experiment {
 	if b.AsPublished {
 		caveats = append(caveats, "as published, the jobs of a cell have no common begin")
 	}
-	e := concurrency.Experiment{
-		Schema: report.Schema, Kind: concurrency.Kind, Started: time.Now(), Command: b.Command, Version: b.Version,
-		Node: concurrency.Node{CPUs: b.smallestCPUs()}, Nodes: b.names(), Blocks: b.Blocks, Caveats: caveats,
-		Fill: string(b.Fill), Seed: b.Seed, Job: b.argv(0), JobWork: b.whole, Refused: b.refused, Machine: &machine,
-		Versions: map[string]string{"kubelet": first.Kubelet, "container runtime": first.Runtime, "image": b.Image},
+	e := &concurrency.Experiment{
+		Header: b.Header(concurrency.Kind, nil, b.Blocks), Node: concurrency.Node{CPUs: b.smallestCPUs()}, Nodes: b.names(),
+		Fill: string(b.Fill), Job: b.argv(0), JobWork: b.whole,
 	}
+	e.Refused, e.Machine, e.Caveats = b.refused, machine, caveats
+	e.Versions = map[string]string{"kubelet": first.Kubelet, "container runtime": first.Runtime, "image": b.Image}
 	return e
 }
 

@@ -31,7 +31,6 @@ type bench struct {
 	runs     []Cell
 	refused  []string
 	versions map[string]string
-	record   concurrency.Experiment
 }
 
 // A run is one measured cell.
@@ -125,7 +124,7 @@ func textErrors(all []string) []error {
 }
 
 // calibrate runs one job alone to choose how much work a job has.
-func (b *bench) calibrate(ctx context.Context, caveats []string) (harness.Record, []string, error) {
+func (b *bench) calibrate(ctx context.Context, caveats []string) (report.Headed, []string, error) {
 	b.Status.Now("calibrating: one job alone")
 	var lines []string
 	if b.task.reports() {
@@ -155,15 +154,11 @@ func (b *bench) calibrate(ctx context.Context, caveats []string) (harness.Record
 		}
 		lines = append(lines, fmt.Sprintf("a job alone takes %.2f s and %.2f s of CPU time", row.Duration().Seconds(), row.Extra.CPUSeconds.Or(0)))
 	}
-	for _, why := range b.refused {
-		lines = append(lines, "left out: "+why)
-	}
 	lines = append(lines, fmt.Sprintf("%d cells in %d blocks, at most %v", len(b.runs), b.Blocks, b.MaxTime))
-	b.record = b.experiment(caveats)
-	return b.record, lines, nil
+	return b.experiment(caveats), lines, nil
 }
 
-func (b *bench) experiment(caveats []string) concurrency.Experiment {
+func (b *bench) experiment(caveats []string) *concurrency.Experiment {
 	machine := testbed.Describe(b.FS, b.Topology, b.Host.Capabilities(), b.Tree.Version())
 	machine.Mechanisms = nil
 	cores := map[node.CoreID]bool{}
@@ -178,12 +173,12 @@ func (b *bench) experiment(caveats []string) concurrency.Experiment {
 		t.input = t.name // the directory may name the user
 		job = t
 	}
-	return concurrency.Experiment{
-		Schema: report.Schema, Kind: kind, Started: time.Now(), Command: b.Setting.Command, Version: b.Version,
-		Node: concurrency.Node{CPUs: b.Place.Tested.Len(), Cores: len(cores)}, Blocks: b.Blocks, Caveats: caveats,
-		Fill: string(b.Fill), Window: b.Window, Warmup: b.Warmup, Seed: b.Seed, TestedCPUs: b.Place.Tested,
-		Job: job.argv(0, 0, b.whole), JobWork: b.whole, Refused: b.refused, Machine: &machine, Versions: b.versions,
+	e := &concurrency.Experiment{
+		Header: b.Header(concurrency.Kind, nil, b.Blocks), Node: concurrency.Node{CPUs: b.Place.Tested.Len(), Cores: len(cores)},
+		Fill: string(b.Fill), Window: b.Window, Warmup: b.Warmup, Job: job.argv(0, 0, b.whole), JobWork: b.whole,
 	}
+	e.Refused, e.Machine, e.Versions, e.Caveats = b.refused, machine, b.versions, caveats
+	return e
 }
 
 func tell(r run) string {

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/concurrency"
 	"tenon.sh/tenon/internal/lab/jobs"
 	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/lab/work"
@@ -221,6 +220,3 @@ func join[T ~string](all []T) string {
 	}
 	return strings.Join(text, ", ")
 }
-
-// kind is the kind of the experiment.
-const kind = concurrency.Kind

@@ -156,22 +156,21 @@ func (b *environment) pages() string   { return filepath.Join(b.data, "pages") }
 func (b *environment) hogFile() string { return filepath.Join(b.data, "hog") }
 
 // calibrate measures nothing, because the rate is in the configuration.
-func (b *environment) calibrate(_ context.Context, caveats []string) (harness.Record, []string, error) {
+func (b *environment) calibrate(_ context.Context, caveats []string) (report.Headed, []string, error) {
 	return b.experiment(append(caveats, b.caveats()...)), nil, nil
 }
 
-func (b *environment) experiment(caveats []string) memory.Experiment {
+func (b *environment) experiment(caveats []string) *memory.Experiment {
 	machine := testbed.Describe(b.FS, b.Topology, b.Host.Capabilities(), b.Tree.Version())
 	machine.Mechanisms = []string{"memory.min", "memory.low", "memory.high", "memory.max"}
 	if b.Tree.VersionOf("memory") == 1 {
 		machine.Mechanisms = []string{"memory.limit_in_bytes"}
 	}
-	return memory.Experiment{Experiment: report.Experiment{
-		Schema: report.Schema, Kind: memory.Kind, Started: time.Now(), Command: b.Command, Version: b.Version,
-		Modes: b.Modes, Blocks: b.Blocks, Looks: report.LooksOf(b.Blocks), Duration: b.Duration, Seed: b.Seed, Margin: memoryMargin,
-		TestedCPUs: b.Place.Tested, ClientCPUs: b.Place.Client, LabCPUs: b.Place.Lab, Client: harness.ClientTenon, OfferedRate: b.Rate,
-		Machine: machine, Caveats: caveats, Versions: map[string]string{"nginx": b.version},
-		Tenond: b.agentRecord(),
+	h := b.Header(memory.Kind, b.Modes, b.Blocks)
+	h.Machine, h.Caveats, h.Versions, h.Tenond = machine, caveats, map[string]string{"nginx": b.version}, b.agentRecord()
+	return &memory.Experiment{Experiment: report.Experiment{
+		Header: h, Looks: report.LooksOf(b.Blocks), Duration: b.Duration, Margin: memoryMargin,
+		LabCPUs: b.Place.Lab, Client: harness.ClientTenon, OfferedRate: b.Rate,
 	}, Memory: b.sizes}
 }
 

@@ -137,23 +137,18 @@ func (b *bench) look(ctx context.Context) error {
 
 // describe returns the content of experiment.json. There is nothing to
 // calibrate: the loads are those of the published experiment.
-func (b *bench) describe(_ context.Context, caveats []string) (harness.Record, []string, error) {
-	var lines []string
-	for _, why := range b.refused {
-		lines = append(lines, "left out: "+why)
-	}
-	lines = append(lines, fmt.Sprintf("%s in %s on node %s, at most %v",
-		textlayout.Plural(len(b.cells), "cell", "cells"), textlayout.Plural(b.Blocks, "block", "blocks"), b.node.Name, b.MaxTime))
-	machine := b.node.Machine(b.FS)
-	e := pinning.Experiment{
-		Schema: report.Schema, Kind: pinning.Kind, Started: time.Now(), Command: b.Command, Version: b.Version,
-		Parts: b.Parts, Modes: b.Modes, Blocks: b.Blocks, Seed: b.Seed, Limit: b.limit,
+func (b *bench) describe(_ context.Context, caveats []string) (report.Headed, []string, error) {
+	lines := []string{fmt.Sprintf("%s in %s on node %s, at most %v",
+		textlayout.Plural(len(b.cells), "cell", "cells"), textlayout.Plural(b.Blocks, "block", "blocks"), b.node.Name, b.MaxTime)}
+	e := &pinning.Experiment{
+		Header: b.Header(pinning.Kind, b.Modes, b.Blocks), Parts: b.Parts, Limit: b.limit,
 		Node: b.node.Name, ClientOnNode: b.node.Here, Threads: b.Threads, Digits: b.Digits, Rounds: b.Rounds,
-		Refused: b.refused, Machine: machine, Versions: map[string]string{"kubelet": b.node.Kubelet, "container runtime": b.node.Runtime},
-		Caveats: append(caveats, "the lab sees neither steal time nor other work on the node, so that it voids no run for them"),
 	}
+	e.Refused, e.Machine, e.Versions = b.refused, b.node.Machine(b.FS), map[string]string{"kubelet": b.node.Kubelet, "container runtime": b.node.Runtime}
+	e.Caveats = append(caveats, "the lab sees neither steal time nor other work on the node, so that it voids no run for them")
+	e.ClientCPUs = unit.CPUSet{}
 	if slices.Contains(b.Parts, pinning.NGINX) {
-		e.Servers, e.ServerLimit, e.Client = replicas, b.serverLimit, b.Place.Client
+		e.Servers, e.ServerLimit, e.ClientCPUs = replicas, b.serverLimit, b.Place.Client
 		e.Versions["image of the servers"] = b.NGINX
 		e.Caveats = append(e.Caveats, "the closed loop waits for answers before it asks again: its average follows from its requests per second")
 		if b.memory < publishedMemory {

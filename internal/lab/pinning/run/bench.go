@@ -109,7 +109,7 @@ func (b *bench) pieces(part string) (n, limit int, all unit.CPUSet) {
 
 // calibrate chooses the number of rounds of the job, and the rate of the open
 // loop.
-func (b *bench) calibrate(ctx context.Context, caveats []string) (harness.Record, []string, error) {
+func (b *bench) calibrate(ctx context.Context, caveats []string) (report.Headed, []string, error) {
 	var lines []string
 	if slices.Contains(b.Parts, pinning.Pi) && b.Rounds == 0 {
 		b.Status.Now("calibrating: the job alone")
@@ -131,23 +131,21 @@ func (b *bench) calibrate(ctx context.Context, caveats []string) (harness.Record
 		b.rate = max(share*r.Closed.Rate/float64(len(b.servers)), 1)
 		lines = append(lines, fmt.Sprintf("the servers answer %.0f requests/s in mode shared; the open loop offers %.0f %% of that", r.Closed.Rate, 100*share))
 	}
-	for _, why := range b.refused {
-		lines = append(lines, "left out: "+why)
-	}
 	return b.experiment(caveats), lines, nil
 }
 
-func (b *bench) experiment(caveats []string) pinning.Experiment {
+func (b *bench) experiment(caveats []string) *pinning.Experiment {
 	machine := testbed.Describe(b.FS, b.Topology, b.Host.Capabilities(), b.Tree.Version())
 	machine.Mechanisms = nil
-	e := pinning.Experiment{
-		Schema: report.Schema, Kind: pinning.Kind, Started: time.Now(), Command: b.Command, Version: b.Version,
-		Parts: b.Parts, Modes: b.Modes, Blocks: b.Blocks, Seed: b.Seed, Limit: b.limit, Tested: b.Place.Tested,
-		Threads: b.Threads, Digits: b.Digits, Rounds: b.Rounds, Refused: b.refused, Machine: machine, Versions: b.versions,
-		Caveats: append(caveats, "the lab itself runs on the tested CPUs, and reads the counters five times a second"),
+	e := &pinning.Experiment{
+		Header: b.Header(pinning.Kind, b.Modes, b.Blocks), Parts: b.Parts, Limit: b.limit,
+		Threads: b.Threads, Digits: b.Digits, Rounds: b.Rounds,
 	}
+	e.Refused, e.Machine, e.Versions = b.refused, machine, b.versions
+	e.Caveats = append(caveats, "the lab itself runs on the tested CPUs, and reads the counters five times a second")
 	if len(b.servers) > 0 {
-		e.Client, e.Servers, e.ServerLimit, e.Rate = b.client, len(b.servers), b.each, b.rate*float64(len(b.servers))
+		e.ClientCPUs = b.client
+		e.Servers, e.ServerLimit, e.Rate = len(b.servers), b.each, b.rate*float64(len(b.servers))
 		e.Caveats = append(e.Caveats, "the closed loop waits for answers before it asks again: its average follows from its requests per second")
 	}
 	return e

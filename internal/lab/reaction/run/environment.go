@@ -65,20 +65,18 @@ func (b *environment) settle() error {
 }
 
 // calibrate measures nothing.
-func (b *environment) calibrate(_ context.Context, caveats []string) (harness.Record, []string, error) {
+func (b *environment) calibrate(_ context.Context, caveats []string) (report.Headed, []string, error) {
 	return b.record(caveats), nil, nil
 }
 
-func (b *environment) record(caveats []string) reaction.Experiment {
-	e := reaction.Experiment{
-		Schema: report.Schema, Kind: reaction.Kind,
-		Started: time.Now(), Command: b.Command, Version: b.Version, Modes: b.Modes, Blocks: b.Blocks,
-		Steps: map[report.Mode]int{}, Lengths: map[report.Mode]time.Duration{}, Tenond: map[report.Mode]string{},
-		LeastPause: b.LeastPause, MostPause: b.MostPause, Seed: b.Seed,
-		TestedCPUs: b.Place.Tested, ClientCPUs: b.Place.Lab, CyclePeriod: cyclePeriod, CycleWork: cycleWork,
+func (b *environment) record(caveats []string) *reaction.Experiment {
+	e := &reaction.Experiment{
+		Header: b.Header(reaction.Kind, b.Modes, b.Blocks), Steps: map[report.Mode]int{}, Lengths: map[report.Mode]time.Duration{},
+		LeastPause: b.LeastPause, MostPause: b.MostPause, CyclePeriod: cyclePeriod, CycleWork: cycleWork,
 		Threshold: b.threshold(), Objective: b.Objective,
-		Machine: testbed.Describe(b.FS, b.Topology, b.Host.Capabilities(), b.Tree.Version()), Caveats: caveats,
 	}
+	e.ClientCPUs, e.Caveats, e.Tenond = b.Place.Lab, caveats, map[report.Mode]string{}
+	e.Machine = testbed.Describe(b.FS, b.Topology, b.Host.Capabilities(), b.Tree.Version())
 	e.Machine.Mechanisms = []string{"cpu.max"}
 	for _, m := range b.Modes {
 		e.Steps[m], e.Lengths[m] = b.steps(m), b.length(m)

@@ -48,19 +48,21 @@ var shapes = map[report.Mode]shape{
 // Experiment invents an experiment without runs.
 func Experiment(blocks int, modes ...report.Mode) report.Experiment {
 	return report.Experiment{
-		Schema: report.Schema, Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
-		Command: []string{"tenon", "lab", "colocation", "--blocks", "9"}, Version: "synthetic",
-		Modes: modes, Blocks: blocks, Duration: 20 * time.Second, Seed: 1, Margin: 1.03,
-		TestedCPUs: unit.CPUSetOf(1), ClientCPUs: unit.CPUSetOf(0), Client: "tenon",
+		Header: report.Header{
+			Schema: report.Schema, Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+			Command: []string{"tenon", "lab", "colocation", "--blocks", "9"}, Version: "synthetic",
+			Modes: modes, Blocks: blocks, Seed: 1, TestedCPUs: unit.CPUSetOf(1), ClientCPUs: unit.CPUSetOf(0),
+			Machine: report.Machine{
+				Kernel: "6.18.0-synthetic", OS: "Synthetic Linux 1", CPUModel: "Invented CPU <1 & only>", CPUs: 2, Virtualization: "kvm",
+				CgroupVersion: 2, MemoryBytes: 8 << 30, Mechanisms: []string{"cpu.idle", "cpu.max"},
+			},
+			Caveats:  []string{"These data are synthetic: invented for a test, measured nowhere."},
+			Versions: map[string]string{"nginx": "1.22.1", "ffmpeg": "5.1.6"},
+		},
+		Duration: 20 * time.Second, Margin: 1.03, Client: "tenon",
 		OfferedRate: 4200, LoadPercent: 30, BEProcesses: 1, BEThreads: 2, Input: "synthetic clip",
 		SoloFramesPerSecond: 39.5, SoloCPU: 1,
-		Machine: report.Machine{
-			Kernel: "6.18.0-synthetic", OS: "Synthetic Linux 1", CPUModel: "Invented CPU <1 & only>", CPUs: 2, Virtualization: "kvm",
-			CgroupVersion: 2, MemoryBytes: 8 << 30, Mechanisms: []string{"cpu.idle", "cpu.max"},
-		},
 		Calibration: []string{"capacity 14000 requests/s at P99 below 10 ms", "30 % of it: 4200 requests/s"},
-		Caveats:     []string{"These data are synthetic: invented for a test, measured nowhere."},
-		Versions:    map[string]string{"nginx": "1.22.1", "ffmpeg": "5.1.6"},
 	}
 }
 
