@@ -18,7 +18,8 @@ policy=/usr/sbin/policy-rc.d
 
 say() { echo "install-deps.sh: $*"; }
 fail() { echo "install-deps.sh: $*" >&2; exit 1; }
-has() { PATH=$PATH:/usr/sbin:/sbin command -v "$1" >/dev/null; }
+# has COMMAND: succeeds if COMMAND exists. Debian keeps PostgreSQL out of PATH.
+has() { PATH=$PATH:/usr/sbin:/sbin$(printf ':%s' /usr/lib/postgresql/*/bin) command -v "$1" >/dev/null; }
 
 as_root() {
 	if [ "$(id -u)" = 0 ]; then
@@ -56,6 +57,14 @@ set=${1-}
 programs() { # that the lab measures, and that images are made of
 	need nginx-light nginx
 	need ffmpeg ffmpeg
+}
+lab() { # the services and the batch work of the lab; each is a row there
+	set -- $(sed -n 's/.*Program *= Program{Name: "\([^"]*\)", Packages: "apt install \([^ ]*\).*/\2 \1/p' "$here"/../internal/lab/work/*.go)
+	[ $# -gt 0 ] || fail "no programs found in internal/lab/work"
+	while [ $# -gt 0 ]; do
+		need "$1" "$2"
+		shift 2
+	done
 }
 compiler() {
 	need gcc gcc
@@ -97,12 +106,7 @@ tests() {
 	cluster
 	bpf
 	kernel
-	need wrk wrk
-	need redis-server redis-server
-	need memcached memcached
-	set -- /usr/lib/postgresql/*/bin/postgres # Debian keeps it out of PATH
-	has postgres || want postgresql "$1"
-	need xz-utils xz
+	lab
 	need qemu-system-x86 qemu-system-x86_64
 	need zstd zstd # for the kernels of Debian
 	need prometheus promtool

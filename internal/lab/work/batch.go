@@ -21,6 +21,11 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
+var (
+	XZProgram       = Program{Name: "xz", Packages: "apt install xz-utils | dnf install xz | apk add xz", Version: []string{"--version"}}
+	CompilerProgram = Program{Name: "cc", Packages: "apt install gcc libc6-dev | dnf install gcc | apk add gcc musl-dev", Version: []string{"--version"}}
+)
+
 // BatchWorks lists the kinds of batch work that a user can choose by name.
 var BatchWorks = []string{"ffmpeg", "xz", "compile", "memory"}
 

@@ -149,7 +149,7 @@ func TestNamedBatchWorkShowsProgress(t *testing.T) {
 
 func TestAServiceThatDoesNotStartSaysWhy(t *testing.T) {
 	start := func(command string) error {
-		s, _, err := FindService(t.Context(), nil, command, 0, 1)
+		s, _, err := FindService(t.Context(), nil, command, 0, 1, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +163,7 @@ func TestAServiceThatDoesNotStartSaysWhy(t *testing.T) {
 	if err := start("echo no configuration >&2; exit 4"); err == nil || !strings.Contains(err.Error(), "service echo did not start: echo ended: exit status 4: no configuration") {
 		t.Errorf("error %v", err)
 	}
-	s, _, err := FindService(t.Context(), nil, "sleep 30", 0, 1)
+	s, _, err := FindService(t.Context(), nil, "sleep 30", 0, 1, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

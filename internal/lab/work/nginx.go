@@ -3,24 +3,28 @@ package work
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
-	"time"
 
 	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// An NGINX is the service: the nginx of the distribution, with the
-// configuration of the published experiment.
+// NGINXProgram is the server.
+var NGINXProgram = Program{Name: "nginx", Packages: "apt install nginx-light | dnf install nginx | apk add nginx", Version: []string{"-v"}}
+
+var nginxKind = Kind{Name: "nginx", Scheme: "http", Program: NGINXProgram, Prepare: func(_ context.Context, in *testbed.Site, at place) (Service, error) {
+	n, err := PrepareNGINX(in, NGINX{Path: at.path, Version: at.version, Workers: at.threads}, at.port, at.connections)
+	return n.service(), err
+}}
+
+// An NGINX is the nginx of the distribution, with the configuration of the
+// published experiment.
 type NGINX struct {
 	Path        string // path of the program
 	Version     Version
@@ -31,8 +35,7 @@ type NGINX struct {
 	Pages       string // directory of the pages; empty: a new one with one page
 	// Before is called with the PID of the process before the process executes
 	// nginx. It may be nil.
-	Before  func(pid int) error
-	Session bool // see testbed.Child
+	Before func(pid int) error
 }
 
 // pageSize is the size of the answer in bytes. nginx's own index.html, which
@@ -106,72 +109,17 @@ func (n NGINX) args() []string {
 // URL returns the address of the page.
 func (n NGINX) URL() string { return "http://" + n.Address + "/" }
 
+func (n NGINX) service() Service {
+	return Service{Name: "nginx", Argv: n.args(), URL: n.URL(), address: n.Address, before: n.Before}
+}
+
 // Start starts nginx in its cgroup and waits until it answers.
 func (n NGINX) Start(ctx context.Context, in testbed.Groups, group node.CgroupPath, cpus unit.CPUSet) (*testbed.Process, error) {
-	if err := portFree(n.Address); err != nil {
-		return nil, err
-	}
-	p, err := testbed.Start(in, testbed.Child{Name: "nginx", Argv: n.args(), Group: group, CPUs: cpus, Session: n.Session, Before: n.Before})
-	if err != nil {
-		return nil, err
-	}
-	if err := n.answers(ctx, p); err != nil {
-		n.Stop(p)
-		return nil, err
-	}
-	return p, nil
+	return n.service().Start(ctx, in, group, cpus)
 }
 
 // Stop ends nginx and its workers.
-func (n NGINX) Stop(p *testbed.Process) { p.Stop(syscall.SIGTERM, 2*time.Second) }
-
-func (n NGINX) answers(ctx context.Context, p *testbed.Process) error {
-	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	deadline := time.Now().Add(10 * time.Second)
-	for {
-		resp, err := client.Get(n.URL())
-		if err == nil {
-			resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return nil
-			}
-			err = fmt.Errorf("it answers %s%s", resp.Status, testbed.QuoteOutput(p.Stderr.Bytes()))
-			return fmt.Errorf("nginx on %s: %w", n.Address, err)
-		}
-		select {
-		case <-p.Done():
-			return fmt.Errorf("nginx did not start on %s: %w", n.Address, errors.Join(p.Err(), p.EndedEarly()))
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(5 * time.Millisecond):
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("nginx on %s does not answer: %w", n.Address, err)
-		}
-	}
-}
-
-// portFree returns an error if a program already listens on the address.
-func portFree(address string) error {
-	l, err := net.Listen("tcp", address)
-	if err == nil {
-		return l.Close()
-	}
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("port %s is in use by another program: choose another with --port, or leave --port out to let the lab choose", address)
-	}
-	return fmt.Errorf("listen on %s: %w", address, err)
-}
-
-// freePort returns a port of the loopback device that is not in use.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
-}
+func (n NGINX) Stop(p *testbed.Process) { n.service().Stop(p) }
 
 // PrepareNGINX gives nginx a directory and a port. Port 0 means a free port.
 func PrepareNGINX(s *testbed.Site, n NGINX, port, connections int) (NGINX, error) {
@@ -179,19 +127,14 @@ func PrepareNGINX(s *testbed.Site, n NGINX, port, connections int) (NGINX, error
 	if err != nil {
 		return n, fmt.Errorf("make a directory for nginx: %w", err)
 	}
-	if port == 0 {
-		if port, err = freePort(); err != nil {
-			return n, err
-		}
+	if port, err = freePort(port); err != nil {
+		return n, err
 	}
 	n.Dir = dir
-	n.Address = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	n.Address = net.JoinHostPort(loopback, strconv.Itoa(port))
 	n.Connections = connections
 	if n.Workers == 0 {
 		n.Workers = s.Place.Tested.Len()
-	}
-	if err := portFree(n.Address); err != nil {
-		return n, err
 	}
 	return n, n.Prepare()
 }

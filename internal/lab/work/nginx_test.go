@@ -93,7 +93,7 @@ func TestFailingNGINXSaysWhy(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	port, err := freePort()
+	port, err := freePort(0)
 	if err != nil {
 		t.Fatal(err)
 	}

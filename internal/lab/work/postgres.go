@@ -3,9 +3,9 @@ package work
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -14,7 +14,9 @@ import (
 )
 
 // PostgresProgram is the server. initdb is in the same directory.
-var PostgresProgram = Program{"postgres", "apt install postgresql | dnf install postgresql-server | apk add postgresql", []string{"--version"}}
+var PostgresProgram = Program{Name: "postgres", Packages: "apt install postgresql | dnf install postgresql-server | apk add postgresql", Version: []string{"--version"}, Dirs: "/usr/lib/postgresql/*/bin"}
+
+var postgresKind = Kind{Name: "postgres", Scheme: "postgres", Program: PostgresProgram, Prepare: preparePostgres}
 
 // postgresRole is the name of the database, and of the role that owns it.
 const postgresRole = "tenon"
@@ -32,12 +34,12 @@ var accounts = []string{
 }
 
 // preparePostgres makes the directory of a PostgreSQL server, with an empty
-// database, and sets how s starts it. path is the path of the server.
+// database.
 //
 // The server lets every local user in, without a password, but only in a role
 // that is no superuser. The superuser has no login. The server runs as a user
 // that owns no other files.
-func preparePostgres(ctx context.Context, in *testbed.Site, s *Service, path, address string) error {
+func preparePostgres(ctx context.Context, in *testbed.Site, at place) (s Service, err error) {
 	parent, err := in.Directory("")
 	if err == nil {
 		err = os.Chmod(parent, 0o755)
@@ -50,6 +52,7 @@ func preparePostgres(ctx context.Context, in *testbed.Site, s *Service, path, ad
 		s.user = &syscall.Credential{Uid: ownsNothing, Gid: ownsNothing}
 		err = os.Chown(data, ownsNothing, ownsNothing)
 	}
+	path := at.path
 	if err == nil {
 		path, err = filepath.EvalSymlinks(path)
 	}
@@ -63,15 +66,14 @@ func preparePostgres(ctx context.Context, in *testbed.Site, s *Service, path, ad
 			Stdin: strings.NewReader(fmt.Sprintf("CREATE ROLE %[1]s LOGIN\nCREATE DATABASE %[1]s OWNER %[1]s\nALTER ROLE postgres NOLOGIN\n", postgresRole))})
 	}
 	if err != nil {
-		return fmt.Errorf("prepare PostgreSQL: %w", err)
+		return s, fmt.Errorf("prepare PostgreSQL: %w", err)
 	}
-	host, port, err := net.SplitHostPort(address)
 	// -F: no fsync. -k: no Unix socket. With mmap, a killed server leaves no files
 	// in /dev/shm. autovacuum is off, because it would disturb only some runs.
-	s.Argv = []string{path, "-D", data, "-h", host, "-p", port, "-k", "", "-F", "-c", "max_connections=1000",
+	s.Argv = []string{path, "-D", data, "-h", at.host, "-p", strconv.Itoa(at.port), "-k", "", "-F", "-c", "max_connections=1000",
 		"-c", "dynamic_shared_memory_type=mmap", "-c", "autovacuum=off", "-c", "log_min_messages=fatal"}
-	s.URL = "postgres://" + postgresRole + "@" + address + "/" + postgresRole
+	s.URL = "postgres://" + postgresRole + "@" + at.address() + "/" + postgresRole
 	s.fill = accounts
 	s.end = syscall.SIGINT // fast shutdown; SIGTERM waits for clients
-	return err
+	return s, nil
 }

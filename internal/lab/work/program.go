@@ -18,27 +18,28 @@ import (
 
 // A Program is an installed program that the experiment runs.
 type Program struct {
-	Name     string
-	Packages string // how to install it
-	Version  []string
+	Name string
+	// Packages says how to install it. scripts/install-deps.sh reads the package of
+	// apt from the line of each Program.
+	Packages string
+	Version  []string // arguments that make it print its version
+	Dirs     string   // a pattern of more directories that may have it
 }
 
 var (
-	NGINXProgram  = Program{"nginx", "apt install nginx-light | dnf install nginx | apk add nginx", []string{"-v"}}
-	FFmpegProgram = Program{"ffmpeg", "apt install ffmpeg | dnf install ffmpeg (from RPM Fusion, for libx264) | apk add ffmpeg", []string{"-version"}}
-	WrkProgram    = Program{"wrk", "apt install wrk | dnf install wrk | apk add wrk", nil}
+	FFmpegProgram = Program{Name: "ffmpeg", Packages: "apt install ffmpeg | dnf install ffmpeg (from RPM Fusion, for libx264) | apk add ffmpeg", Version: []string{"-version"}}
+	WrkProgram    = Program{Name: "wrk", Packages: "apt install wrk | dnf install wrk | apk add wrk"}
 )
 
-// Find returns the path of the program. It also searches two directories of
-// servers that may be missing in PATH: sbin, and Debian's directory of the
-// newest PostgreSQL.
+// Find returns the path of the program. It also searches directories that may be
+// missing in PATH: sbin, and Dirs, of which the last one by name is the first.
 func (p Program) Find() (string, error) {
 	if path, err := exec.LookPath(p.Name); err == nil {
 		return filepath.Abs(path)
 	}
-	postgres, _ := filepath.Glob("/usr/lib/postgresql/*/bin") //nolint:errcheck // the pattern is valid
-	slices.Reverse(postgres)
-	for _, dir := range append([]string{"/usr/sbin", "/usr/local/sbin", "/sbin"}, postgres...) {
+	more, _ := filepath.Glob(p.Dirs) //nolint:errcheck // the pattern is valid
+	slices.Reverse(more)
+	for _, dir := range append([]string{"/usr/sbin", "/usr/local/sbin", "/sbin"}, more...) {
 		path := filepath.Join(dir, p.Name)
 		if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o111 != 0 {
 			return path, nil

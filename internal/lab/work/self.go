@@ -14,6 +14,9 @@ import (
 	"tenon.sh/tenon/internal/lab/testbed"
 )
 
+// selfKind is a service that generates its own load. StartSelf starts it.
+var selfKind = Kind{Name: "self"}
+
 // ServeSelf is the main function of a service that generates its own load. For
 // each load.Config that it reads, it makes the requests and writes a
 // load.Result. The threads stay until it reads the next load.Config, so that

@@ -19,23 +19,53 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-var (
-	RedisProgram     = Program{"redis-server", "apt install redis-server | dnf install redis | apk add redis", []string{"--version"}}
-	MemcachedProgram = Program{"memcached", "apt install memcached | dnf install memcached | apk add memcached", []string{"-V"}}
-	XZProgram        = Program{"xz", "apt install xz-utils | dnf install xz | apk add xz", []string{"--version"}}
-	CompilerProgram  = Program{"cc", "apt install gcc libc6-dev | dnf install gcc | apk add gcc musl-dev", []string{"--version"}}
-)
+// A Kind is a service that a user can choose by its name. It has a file of its own.
+type Kind struct {
+	Name    string
+	Scheme  string // of the protocol in which it answers; empty: it generates its own load
+	Program Program
+	// Prepare says how to start the service. It makes the directory of a service that
+	// needs one.
+	Prepare func(ctx context.Context, in *testbed.Site, at place) (Service, error)
+}
+
+// kinds lists all kinds. The first is the default.
+var kinds = []Kind{nginxKind, redisKind, memcachedKind, postgresKind, selfKind}
 
 // Services lists the services that a user can choose by name.
-var Services = []string{"nginx", "redis", "memcached", "postgres", selfName}
+var Services = func() (names []string) {
+	for _, k := range kinds {
+		names = append(names, k.Name)
+	}
+	return names
+}()
 
-// selfName is the name of the service that generates its own load.
-const selfName = "self"
+// kindOf returns the kind with a name. If there is none, it returns the zero Kind.
+func kindOf(name string) Kind {
+	if i := slices.Index(Services, name); i >= 0 {
+		return kinds[i]
+	}
+	return Kind{}
+}
+
+// A place is where a service of some kind shall run.
+type place struct {
+	path    string // of the program
+	version Version
+	host    string
+	port    int
+	threads int // number of CPUs of the service
+	// connections is the number of connections that the client opens.
+	connections int
+}
+
+// address returns where the service listens.
+func (p place) address() string { return net.JoinHostPort(p.host, strconv.Itoa(p.port)) }
 
 // serviceStart is the time within which a service must be ready.
 const serviceStart = 30 * time.Second
 
-// A Service is a program under load that is not the lab's nginx.
+// A Service is a program under load.
 type Service struct {
 	Name string
 	Argv []string
@@ -45,49 +75,65 @@ type Service struct {
 	Ready   string
 	Session bool // see testbed.Child
 
-	user *syscall.Credential // see testbed.Child
-	fill []string            // SQL statements at each start
-	end  syscall.Signal      // ends the service; 0: SIGTERM
+	address string              // where it listens, if the lab chose that
+	before  func(pid int) error // see testbed.Child
+	user    *syscall.Credential // see testbed.Child
+	fill    []string            // SQL statements at each start
+	end     syscall.Signal      // ends the service; 0: SIGTERM
 }
 
 // FindService returns a service. command is the name of a service, or a shell
 // command that starts one. A named service listens on a port of the loopback
-// device (0: a free port). If it needs a directory, FindService makes one.
-func FindService(ctx context.Context, in *testbed.Site, command string, port, threads int) (s Service, version string, err error) {
-	s.Name = command
-	if !slices.Contains(Services, command) {
-		s.Argv = shell(command)
-		s.Name = programOf(command)
-		return s, "", nil
+// device (0: a free port), for a number of connections.
+func FindService(ctx context.Context, in *testbed.Site, command string, port, threads, connections int) (s Service, version string, err error) {
+	k := kindOf(command)
+	if k.Prepare == nil {
+		return Service{Name: programOf(command), Argv: shell(command)}, "", nil
 	}
-	if port == 0 {
-		if port, err = freePort(); err != nil {
-			return s, "", err
-		}
-	}
-	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	if err := portFree(address); err != nil {
+	at := place{host: loopback, threads: threads, connections: connections}
+	if at.port, err = freePort(port); err != nil {
 		return s, "", err
 	}
-	program := map[string]Program{"redis": RedisProgram, "memcached": MemcachedProgram, "postgres": PostgresProgram}[command]
-	path, err := program.Find()
+	if at.path, err = k.Program.Find(); err != nil {
+		return s, "", err
+	}
+	if at.version, version, err = k.Program.Ask(ctx, at.path); err != nil {
+		return s, "", err
+	}
+	if s, err = k.Prepare(ctx, in, at); err != nil {
+		return s, "", err
+	}
+	s.Name, s.address = k.Name, at.address()
+	return s, version, nil
+}
+
+// loopback is the host on which all services listen.
+const loopback = "127.0.0.1"
+
+// portFree returns an error if a program already listens on the address.
+func portFree(address string) error {
+	l, err := net.Listen("tcp", address)
+	if err == nil {
+		return l.Close()
+	}
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("port %s is in use by another program: choose another with --port, or leave --port out to let the lab choose", address)
+	}
+	return fmt.Errorf("listen on %s: %w", address, err)
+}
+
+// freePort returns a port of the loopback device that is not in use: the wanted
+// one, or any if that is 0.
+func freePort(wanted int) (int, error) {
+	if wanted != 0 {
+		return wanted, portFree(net.JoinHostPort(loopback, strconv.Itoa(wanted)))
+	}
+	l, err := net.Listen("tcp", loopback+":0")
 	if err != nil {
-		return s, "", err
+		return 0, fmt.Errorf("find a free port: %w", err)
 	}
-	switch command {
-	case "redis":
-		s.Argv = []string{path, "--bind", "127.0.0.1", "--port", strconv.Itoa(port), "--save", "", "--appendonly", "no", "--daemonize", "no", "--loglevel", "warning"}
-		s.URL = "redis://" + address
-	case "memcached":
-		s.Argv = []string{path, "-u", "daemon", "-l", "127.0.0.1", "-p", strconv.Itoa(port), "-U", "0", "-t", strconv.Itoa(threads), "-c", "4096"}
-		s.URL = "memcached://" + address
-	case "postgres":
-		if err := preparePostgres(ctx, in, &s, path, address); err != nil {
-			return s, "", err
-		}
-	}
-	_, version, err = program.Ask(ctx, path)
-	return s, version, err
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 // shell returns the argv that runs a shell command of the user. A simple
@@ -115,7 +161,12 @@ func programOf(command string) string {
 
 // Start starts the service in its cgroup and waits until it is ready.
 func (s Service) Start(ctx context.Context, in testbed.Groups, group node.CgroupPath, cpus unit.CPUSet) (*testbed.Process, error) {
-	p, err := testbed.Start(in, testbed.Child{Name: s.Name, Argv: s.Argv, Group: group, CPUs: cpus, Session: s.Session, User: s.user})
+	if s.address != "" {
+		if err := portFree(s.address); err != nil {
+			return nil, err
+		}
+	}
+	p, err := testbed.Start(in, testbed.Child{Name: s.Name, Argv: s.Argv, Group: group, CPUs: cpus, Session: s.Session, User: s.user, Before: s.before})
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package work
 
 import (
+	"cmp"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -33,23 +34,26 @@ type Workloads struct {
 
 // AreCustom reports whether the user chose other workloads than nginx and ffmpeg.
 func (w Workloads) AreCustom() bool {
-	return w.Service != "nginx" || w.Load != "" || !slices.Equal(w.Batch, []string{"ffmpeg"})
+	return w.Service != kinds[0].Name || w.Load != "" || !slices.Equal(w.Batch, []string{"ffmpeg"})
 }
 
-// NGINX reports whether the service is the lab's nginx.
-func (w Workloads) NGINX() bool { return w.Service == "nginx" }
-
 // Self reports whether the service generates its own load, without a client.
-func (w Workloads) Self() bool { return w.Service == selfName }
+func (w Workloads) Self() bool { return w.Service == selfKind.Name }
 
 // ByCommand reports whether the load on the service comes from a command of the
 // user.
 func (w Workloads) ByCommand() bool { return w.Load != "" && protocol.Check(w.Load) != nil }
 
+// Connections returns the number of connections with which an experiment loads the
+// service.
+func (w Workloads) Connections() int {
+	return protocol.Connections(cmp.Or(w.Load, kindOf(w.Service).Scheme+"://"))
+}
+
 // OrDefaults sets the defaults, and calls fault for each fault.
 func (w Workloads) OrDefaults(fault func(format string, args ...any)) Workloads {
 	if w.Service == "" {
-		w.Service = "nginx"
+		w.Service = kinds[0].Name
 	}
 	if len(w.Batch) == 0 {
 		w.Batch = []string{"ffmpeg"}
@@ -62,16 +66,16 @@ func (w Workloads) OrDefaults(fault func(format string, args ...any)) Workloads 
 		fault("--service %q is a command, not one of %s, so it needs --load: where the service listens, such as redis://127.0.0.1:6379, or a command that prints latencies", w.Service, strings.Join(Services, ", "))
 	case w.Load != "" && err != nil && (strings.Contains(w.Load, "://") && !strings.ContainsAny(w.Load, " \t") || hostAndPort.MatchString(w.Load)):
 		fault("--load: %w", err)
-	case w.Load != "" && err == nil && named && !w.Self() && !strings.HasPrefix(w.Load, w.scheme()+"://"):
-		fault("--load %s: the service %s answers %s://", w.Load, w.Service, w.scheme())
+	case w.Load != "" && err == nil && named && !w.Self() && !strings.HasPrefix(w.Load, kindOf(w.Service).Scheme+"://"):
+		fault("--load %s: the service %s answers %s://", w.Load, w.Service, kindOf(w.Service).Scheme)
 	case w.ByCommand() && !named && w.Ready == "":
 		fault("--load %q is a command, so it does not show when the service is ready: add --ready with a command that ends with status 0 then", w.Load)
 	}
 	switch {
 	case w.Self() && w.Load != "":
-		fault("--load %q: the service %s drives itself; want a percentage", w.Load, selfName)
+		fault("--load %q: the service %s drives itself; want a percentage", w.Load, selfKind.Name)
 	case !w.Self() && (w.SelfThreads != 0 || w.SelfMemory != 0):
-		fault("--self-threads and --self-memory are for --service %s", selfName)
+		fault("--self-threads and --self-memory are for --service %s", selfKind.Name)
 	case w.SelfThreads < 0 || w.SelfThreads > 1024:
 		fault("--self-threads %d: want 1 to 1024", w.SelfThreads)
 	case w.SelfMemory != 0 && (w.SelfMemory < 4<<10 || w.SelfMemory > 1<<40):
@@ -105,14 +109,6 @@ func (w Workloads) checkRegexp(fault func(format string, args ...any)) {
 	case line.MatchString(""):
 		fault("--work-regexp %q: it matches an empty line: want a part of the lines that say what has been done", w.WorkRegexp)
 	}
-}
-
-// scheme returns the scheme of the URLs at which a named service answers.
-func (w Workloads) scheme() string {
-	if w.NGINX() {
-		return "http"
-	}
-	return w.Service
 }
 
 // hostAndPort matches a URL without its protocol, which is no command either.

@@ -1,12 +1,10 @@
 package run
 
 import (
-	"cmp"
 	"context"
 	"time"
 
 	"tenon.sh/tenon/internal/lab/harness"
-	"tenon.sh/tenon/internal/lab/load/protocol"
 	"tenon.sh/tenon/internal/lab/load/wrk"
 	"tenon.sh/tenon/internal/lab/testbed"
 )
@@ -14,7 +12,7 @@ import (
 // wrk runs the program wrk for d and parses its output.
 func (b *environment) wrk(ctx context.Context, d time.Duration) (*wrk.Result, error) {
 	c := wrk.Config{
-		URL:         b.nginx.URL(),
+		URL:         b.service.URL,
 		Threads:     b.Place.Client.Len(),
 		Connections: b.connections(),
 		Duration:    d.Round(time.Second),
@@ -42,8 +40,7 @@ func (b *environment) connections() int {
 		// at least one connection for each of its threads.
 		return max(54*b.Place.Tested.Len()/104, 2, b.Place.Client.Len())
 	}
-	p, _, _ := protocol.Find(b.target()) //nolint:errcheck // a command has no protocol
-	return cmp.Or(p.Connections, 256)
+	return b.Workloads.Connections()
 }
 
 // spin starts the spinner, which keeps the tested CPUs busy. With leastWeight,

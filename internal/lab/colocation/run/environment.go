@@ -21,7 +21,6 @@ type environment struct {
 	Config
 	*testbed.Site
 
-	nginx    work.NGINX
 	versions map[string]string
 
 	ffmpegPath, wrkPath string
@@ -36,7 +35,7 @@ type environment struct {
 
 	kept *keptService // nil: the service starts again for each run, or has not started yet
 
-	service work.Service // zero: the service is nginx or self
+	service work.Service // zero: the service is self
 	works   []work.Work  // empty: the only batch work is ffmpeg
 	solo    []float64    // rate of each work when it runs alone
 }
@@ -71,11 +70,6 @@ func newEnvironment(ctx context.Context, c Config) (_ *environment, err error) {
 	if b.BEThreads > 0 {
 		b.threads = b.BEThreads
 	}
-	if b.Workloads.NGINX() {
-		if b.nginx, err = work.PrepareNGINX(b.Site, b.nginx, b.Port, b.connections()); err != nil {
-			return nil, err
-		}
-	}
 	b.load = harness.LoadSpec{URL: b.target(), Duration: b.Duration, Warmup: b.Warmup(), Seed: b.Seed, Connections: b.connections()}
 	if b.input = c.Input; b.input == "" && slices.Contains(b.Workloads.Batch, "ffmpeg") {
 		rendering := func() { b.Status.Now("rendering the clip, once for this machine") }
@@ -89,20 +83,12 @@ func newEnvironment(ctx context.Context, c Config) (_ *environment, err error) {
 // find finds the programs and asks for their versions.
 func (b *environment) find(ctx context.Context) error {
 	var err error
-	if b.Workloads.NGINX() {
-		if b.nginx.Path, err = work.NGINXProgram.Find(); err != nil {
-			return err
-		}
-		if b.nginx.Version, b.versions["nginx"], err = work.NGINXProgram.Ask(ctx, b.nginx.Path); err != nil {
-			return err
-		}
-	}
 	if b.Client == harness.ClientWrk {
 		if b.wrkPath, err = work.WrkProgram.Find(); err != nil {
 			return err
 		}
 	}
-	if err := b.findOwn(ctx); err != nil || !slices.Contains(b.Workloads.Batch, "ffmpeg") {
+	if err := b.findWorkloads(ctx); err != nil || !slices.Contains(b.Workloads.Batch, "ffmpeg") {
 		return err
 	}
 	if b.ffmpegPath, err = work.FFmpegProgram.Find(); err != nil {

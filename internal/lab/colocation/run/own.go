@@ -39,15 +39,13 @@ func (c Config) checkOwn(fault func(format string, args ...any)) {
 	}
 }
 
-// findOwn finds the programs of the workloads that the user brings.
-func (b *environment) findOwn(ctx context.Context) error {
-	if !b.Workloads.AreCustom() {
-		return nil
-	}
-	if !b.Workloads.NGINX() && !b.Workloads.Self() {
+// findWorkloads finds the programs of the service and of the batch work that the
+// user brings.
+func (b *environment) findWorkloads(ctx context.Context) error {
+	if !b.Workloads.Self() {
 		var version string
 		var err error
-		if b.service, version, err = work.FindService(ctx, b.Site, b.Workloads.Service, b.Port, b.Place.Tested.Len()); err != nil {
+		if b.service, version, err = work.FindService(ctx, b.Site, b.Workloads.Service, b.Port, b.Place.Tested.Len(), b.connections()); err != nil {
 			return err
 		}
 		if version != "" {
@@ -60,6 +58,9 @@ func (b *environment) findOwn(ctx context.Context) error {
 				return err
 			}
 		}
+	}
+	if !b.Workloads.AreCustom() {
+		return nil
 	}
 	dir, err := b.Directory("")
 	if err != nil {
@@ -106,8 +107,6 @@ func (b *environment) target() string {
 		return fmt.Sprintf("itself, %d threads with %v bytes each", b.describeSelf().Threads, b.describeSelf().Memory)
 	case b.Workloads.Load != "":
 		return b.Workloads.Load
-	case b.Workloads.NGINX():
-		return b.nginx.URL()
 	}
 	return b.service.URL
 }
@@ -115,11 +114,6 @@ func (b *environment) target() string {
 // start starts the service of a mode.
 func (st *runSetUp) start(ctx context.Context, t report.ModeSpec) (*testbed.Process, error) {
 	b := st.b
-	if b.Workloads.NGINX() {
-		n := b.nginx
-		n.Session = t.Sessions
-		return n.Start(ctx, b.Host, st.pods.NGINX(), b.Place.Tested)
-	}
 	if b.Workloads.Self() {
 		p, driven, err := work.StartSelf(b.Site, b.describeSelf(), testbed.Child{Group: st.pods.NGINX(), CPUs: b.Place.Tested, Session: t.Sessions})
 		st.self = driven
@@ -169,12 +163,9 @@ func (b *environment) ownRecord() *colocation.Own {
 	if !b.Workloads.AreCustom() {
 		return nil
 	}
-	o := &colocation.Own{Service: "nginx", Load: b.target()}
-	switch {
-	case b.Workloads.Self():
+	o := &colocation.Own{Service: b.service.Name, Load: b.target(), Command: b.service.Argv}
+	if b.Workloads.Self() {
 		o.Service = b.Workloads.Service
-	case !b.Workloads.NGINX():
-		o.Service, o.Command = b.service.Name, b.service.Argv
 	}
 	for i, w := range b.works {
 		o.Batch = append(o.Batch, colocation.OwnWork{Name: w.Name, Command: w.Argv, Unit: w.Unit, Solo: b.solo[i]})

@@ -16,7 +16,7 @@ type Protocol struct {
 	Port   string // without one in the URL
 	Sends  string // the kind of requests, for the help of commands
 	// Connections is the number of connections with which an experiment loads
-	// such a service. 0 means the default of the client.
+	// such a service. 0 means 256.
 	Connections int
 	Pages       bool // requests can be for random pages
 	// Requests returns what a client sends to the service at a URL. If pages is

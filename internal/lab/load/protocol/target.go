@@ -62,6 +62,17 @@ func Find(rawURL string) (Protocol, *url.URL, error) {
 	return Protocol{}, nil, fmt.Errorf("url %.200q: want %s", rawURL, forms())
 }
 
+// Connections returns the number of connections with which an experiment loads the
+// service at a URL, or any service of its scheme.
+func Connections(rawURL string) int {
+	for _, p := range protocols {
+		if p.Connections > 0 && strings.HasPrefix(rawURL, p.Scheme+"://") {
+			return p.Connections
+		}
+	}
+	return 256
+}
+
 // shown returns a URL as messages show it: with xxxxx in place of a password. If the
 // URL cannot be parsed, it hides all that may be a password.
 func shown(rawURL string) string {
