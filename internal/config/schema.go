@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"tenon.sh/tenon/internal/config/span"
+	"tenon.sh/tenon/internal/model/node"
 )
 
 // A key is one key of the file. The struct that receives the file is also its
@@ -13,7 +14,7 @@ import (
 //
 //	json     its name
 //	range    the accepted numbers: "0..100", "1..", ">0..1", "100ms..60s"
-//	oneof    the accepted words
+//	oneof    the accepted words; MECHANISM stands for each isolation mechanism
 //	taken    other values that Koordinator accepts, as a range or as words; *
 //	         stands for all words. In a ConfigMap or an annotation they cause
 //	         a notice, and have no effect
@@ -47,7 +48,7 @@ func keysOf(t reflect.Type) []key {
 		if f.Anonymous {
 			continue // VisibleFields also returns its fields
 		}
-		k := key{index: f.Index, span: span.Parse(f.Tag.Get("range")), words: strings.Fields(f.Tag.Get("oneof")), section: f.Tag.Get("section"), likely: span.Parse(f.Tag.Get("likely"))}
+		k := key{index: f.Index, span: span.Parse(f.Tag.Get("range")), words: wordsOf(f.Tag.Get("oneof")), section: f.Tag.Get("section"), likely: span.Parse(f.Tag.Get("likely"))}
 		k.name, _, _ = strings.Cut(f.Tag.Get("json"), ",")
 		if taken := f.Tag.Get("taken"); strings.Contains(taken, "..") {
 			k.taken = span.Parse(taken)
@@ -59,6 +60,21 @@ func keysOf(t reflect.Type) []key {
 		keys = append(keys, k)
 	}
 	return keys
+}
+
+// wordsOf returns the words of the tag oneof.
+func wordsOf(tag string) []string {
+	var words []string
+	for word := range strings.FieldsSeq(tag) {
+		if word != "MECHANISM" {
+			words = append(words, word)
+			continue
+		}
+		for _, m := range node.Mechanisms {
+			words = append(words, string(m))
+		}
+	}
+	return words
 }
 
 // isInert reports whether a word has no effect, although Koordinator accepts it.

@@ -123,12 +123,16 @@ func (q QOS) Best() (node.Mechanism, error) {
 
 // Base returns the isolation mechanism that remains after Tenon has unloaded all stronger ones.
 func (q QOS) Base() (node.Mechanism, error) {
-	for _, base := range []node.Mechanism{node.MechanismIdle, node.MechanismWeight} {
-		if q.requireSupport(base) == nil {
-			return base, nil
+	var err error
+	for _, m := range node.MechanismTable {
+		if !m.Below {
+			continue
+		}
+		if err = q.requireSupport(m.Mechanism); err == nil {
+			return m.Mechanism, nil
 		}
 	}
-	return "", q.requireSupport(node.MechanismWeight)
+	return "", err
 }
 
 // requireSupport returns an error if the node does not support an isolation

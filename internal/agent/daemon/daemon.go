@@ -317,7 +317,7 @@ func (d *daemon) repairJournal() {
 func (d *daemon) observe(t tick.Tick, err error) {
 	t.Isolation, t.Refused = d.host.Isolation().Status(), d.refusals.Observe(t, passes)
 	d.health.Set(health.Refused, "knobs", health.TextOf(t.Refused))
-	d.host.Delays().WatchSiblings(t.Selection.Mechanism == node.MechanismSiblings)
+	d.host.Delays().WatchSiblings(t.Selection.Mechanism.Row().FollowsLS)
 	d.reporter.tick(t, err)
 	d.guard.end(!t.Snapshot.At.IsZero(), d.agent.Pause())
 	d.show.tick(t, err, d.agent.Config, d.before, d.agent.Pause())

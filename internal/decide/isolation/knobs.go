@@ -16,34 +16,18 @@ import (
 // pause of a service between two requests.
 const schedulerHold = 200 * time.Microsecond
 
-// MechanismOf returns the isolation mechanism to which a knob belongs, or "" if
-// the knob belongs to none.
-func MechanismOf(f node.File) node.Mechanism {
-	switch f {
-	case node.FileIdentity:
-		return node.MechanismVendor
-	case node.FileScheduler, node.FilePolicy:
-		return node.MechanismSchedExt
-	case node.FileCookie:
-		return node.MechanismCoreSched
-	}
-	return ""
-}
-
 // wants returns the wants of the selected mechanism, and releases the knobs of the other
 // mechanisms. Until these releases are done, it abstains from the knobs of the selected
 // mechanism. Therefore the kernel never has cookies together with marks or with a BPF scheduler.
 func (st Selector) wants(c Config, l facts.Layout, s node.Snapshot) []plan.Want {
 	var wants []plan.Want
-	switch st.Status.Mechanism {
-	case node.MechanismVendor:
-		wants = c.identities(s)
-	case node.MechanismSchedExt:
-		wants = append(threadWants(node.FilePolicy, l), plan.Want{
-			Intent: plan.Set, Knob: node.Knob{File: node.FileScheduler}, Value: c.scheduler(s.Capabilities), BE: true,
-		})
-	case node.MechanismCoreSched:
-		wants = threadWants(node.FileCookie, l)
+	for _, f := range st.Status.Mechanism.Row().Files {
+		if f.OfThreads() {
+			wants = append(wants, threadWants(f, l)...)
+		}
+	}
+	if special := methods[st.Status.Mechanism]; special.wants != nil {
+		wants = append(wants, special.wants(c, s)...)
 	}
 	reason := fmt.Sprintf("%s: %s", st.Status.Mechanism, st.Status.Why)
 	waits := st.waits(s)
@@ -68,7 +52,7 @@ func (st Selector) wants(c Config, l facts.Layout, s node.Snapshot) []plan.Want 
 func (st Selector) waits(s node.Snapshot) string {
 	other := node.Mechanism("")
 	for k := range s.Knobs.Before {
-		if r := MechanismOf(k.File); r != "" && r != st.Status.Mechanism && r > other {
+		if r := node.MechanismOf(k.File); r != "" && r != st.Status.Mechanism && r > other {
 			other = r
 		}
 	}
@@ -100,7 +84,7 @@ func giveBack(wants []plan.Want, l facts.Layout, s node.Snapshot, reason string)
 	}
 	var left []node.Knob
 	for k := range s.Knobs.Before {
-		if (MechanismOf(k.File) != "" || k.File == node.FileSlice) && !wanted[k] {
+		if (node.MechanismOf(k.File) != "" || k.File == node.FileSlice) && !wanted[k] {
 			left = append(left, k)
 		}
 	}
@@ -147,6 +131,11 @@ func highestCgroups(all []node.CgroupPath) []node.CgroupPath {
 	top := slices.DeleteFunc(slices.Clone(all), within)
 	slices.Sort(top)
 	return slices.Compact(top)
+}
+
+// schedulers returns the want that loads the BE scheduler.
+func (c Config) schedulers(s node.Snapshot) []plan.Want {
+	return []plan.Want{{Intent: plan.Set, Knob: node.Knob{File: node.FileScheduler}, Value: c.scheduler(s.Capabilities), BE: true}}
 }
 
 // scheduler returns the parameters of the BE scheduler.

@@ -23,7 +23,7 @@ import (
 // under sched_ext BE threads run below all others.
 func (st Selector) slices(c Config, l facts.Layout, s node.Snapshot) []plan.Want {
 	mechanism := st.Status.Mechanism
-	if c.SlicesUnmanaged || mechanism == node.MechanismVendor || mechanism == node.MechanismSchedExt || !s.Capabilities.Has(node.FeatureEEVDFSlice) {
+	if c.SlicesUnmanaged || mechanism.Row().BelowAll || !s.Capabilities.Has(node.FeatureEEVDFSlice) {
 		return nil
 	}
 	if hasChanged(s, node.FilePolicy) {
@@ -55,7 +55,7 @@ func (st Selector) releaseReason(c Config, mechanism string) string {
 	switch {
 	case c.SlicesUnmanaged:
 		return "cpuIsolationLongSlices is false"
-	case st.Status.Mechanism == node.MechanismVendor || st.Status.Mechanism == node.MechanismSchedExt:
+	case st.Status.Mechanism.Row().BelowAll:
 		return mechanism
 	}
 	return "BE does not compete with other work here in a cgroup that is not idle"

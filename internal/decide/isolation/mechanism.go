@@ -18,7 +18,7 @@ import (
 type Selector struct {
 	// Status is the selection. It also holds the failures of mechanisms in the last hour.
 	Status node.Selection `json:"status,omitzero"`
-	// LS holds the CPUs on which LS work ran a short time ago. Only MechanismSiblings uses it.
+	// LS holds the CPUs on which LS work ran a short time ago. Only a mechanism that follows LS uses it.
 	LS Sightings `json:"ls,omitzero"`
 	// Trials find out which mechanism helps on this node.
 	Trials switchback.State `json:"trials,omitzero"`
@@ -103,18 +103,18 @@ func explainChoice(v node.Selection, begin, chosen int, at time.Time) string {
 }
 
 // Select selects a mechanism and returns its wants. The returned selector also
-// holds the CPUs that BE work avoids if the mechanism is MechanismSiblings.
+// holds the CPUs that BE work avoids if the mechanism follows LS.
 func (st Selector) Select(c Config, t Input) (Selector, []plan.Want) {
 	l, s := t.Layout, t.Snapshot
 	if !c.Enable {
 		return Selector{}, giveBack(nil, l, s, "CPU QoS is off")
 	}
 	next := st.choose(c, s, &t)
-	if next.Status.Mechanism != node.MechanismSiblings {
+	if !next.Status.Mechanism.Row().FollowsLS {
 		next.LS = Sightings{}
 	} else if next.LS = st.LS.Observe(s); next.LS.Blinded() {
 		next.Status.Failures = append(next.Status.Failures, node.Failure{
-			At: s.At, Mechanism: node.MechanismSiblings, Why: "the run time of LS on each CPU is not counted", Refused: true,
+			At: s.At, Mechanism: next.Status.Mechanism, Why: "the run time of LS on each CPU is not counted", Refused: true,
 		})
 	}
 	return next, next.wants(c, l, s)

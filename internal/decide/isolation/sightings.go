@@ -17,7 +17,7 @@ const (
 	// After LS ran on a CPU, BE avoids its siblings for the time marginCalm.
 	marginCalm = 3 * time.Second
 	// blindFor is the time without counters of LS work after which
-	// MechanismSiblings has failed. It is not 0, because the counting starts
+	// the mechanism that follows it has failed. It is not 0, because the counting starts
 	// only when the mechanism starts.
 	blindFor = 10 * time.Second
 )

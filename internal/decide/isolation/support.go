@@ -4,52 +4,86 @@ import (
 	"fmt"
 
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
 )
 
+// A method holds what a mechanism needs and wants besides the features and the
+// attributes of threads in its row of node.MechanismTable.
+type method struct {
+	// refuses returns why a node cannot use the mechanism although it may have the
+	// features, or "". Without features, supports answers in its place.
+	refuses  func(c Config, s node.Snapshot) string
+	supports func(c Config, s node.Snapshot) node.Answer
+	wants    func(c Config, s node.Snapshot) []plan.Want
+}
+
+var methods = map[node.Mechanism]method{
+	node.MechanismVendor:    {supports: carriesMarks, wants: Config.identities},
+	node.MechanismSchedExt:  {refuses: foreignScheduler, wants: Config.schedulers},
+	node.MechanismCoreSched: {refuses: foreignCookies},
+	node.MechanismSiblings:  {supports: canFollow},
+	node.MechanismIdle:      {refuses: notIdle},
+	node.MechanismWeight:    {supports: everywhere},
+}
+
 // supportsMechanism says whether a node supports an isolation mechanism. It
 // does not consider failures.
-func supportsMechanism(r node.Mechanism, c Config, s node.Snapshot) node.Answer {
-	no := func(format string, a ...any) node.Answer {
-		return node.Answer{Verdict: node.No, Why: fmt.Sprintf(format, a...)}
+func supportsMechanism(m node.Mechanism, c Config, s node.Snapshot) node.Answer {
+	row, special := m.Row(), methods[m]
+	why := ""
+	if row.SiblingsOnly {
+		why = noEffectReason(c, s.Capabilities)
 	}
-	switch r {
-	case node.MechanismVendor:
-		return carriesMarks(c, s)
-	case node.MechanismSchedExt:
-		if s.Isolation.Foreign != "" {
-			return no("another sched_ext scheduler is loaded: %s", s.Isolation.Foreign)
-		}
-		return AnswerOf(s.Capabilities, node.FeatureSchedExt)
-	case node.MechanismCoreSched:
-		if why := noEffectReason(c, s.Capabilities); why != "" {
-			return no("%s", why)
-		}
-		if n := s.Isolation.Cookies; n > 0 {
-			return no("%s", OthersHave(n))
-		}
-		if p, marked := marked(s); marked {
-			return no("another component marks %s, and a vendor's kernel can hang if core scheduling is on too", p)
-		}
-		return AnswerOf(s.Capabilities, node.FeatureCoreSched)
-	case node.MechanismSiblings:
-		if why := noEffectReason(c, s.Capabilities); why != "" {
-			return no("%s", why)
-		}
-		if c.CPUSetsManagedExternally {
-			return no("another component manages the cpusets here")
-		}
-		if sets := AnswerOf(s.Capabilities, node.FeatureCPUSets); sets.Verdict != node.Yes || s.Isolation.LSOn != nil {
-			return sets
-		}
-		return AnswerOf(s.Capabilities, node.FeatureBPF) // BPF counts the run time of LS on each CPU
-	case node.MechanismIdle:
-		if c.Means == node.FeatureCPUWeight {
-			return no("schedIdle is 0")
-		}
-		return AnswerOf(s.Capabilities, node.FeatureCPUIdle)
+	if why == "" && special.refuses != nil {
+		why = special.refuses(c, s)
 	}
+	switch {
+	case why != "":
+		return node.Answer{Verdict: node.No, Why: why}
+	case special.supports != nil:
+		return special.supports(c, s)
+	}
+	return AnswerOf(s.Capabilities, row.Needs[0])
+}
+
+func everywhere(Config, node.Snapshot) node.Answer {
 	return node.Answer{Verdict: node.Yes, Why: "every kernel has weights"}
+}
+
+func foreignScheduler(_ Config, s node.Snapshot) string {
+	if s.Isolation.Foreign == "" {
+		return ""
+	}
+	return "another sched_ext scheduler is loaded: " + s.Isolation.Foreign
+}
+
+func foreignCookies(_ Config, s node.Snapshot) string {
+	if n := s.Isolation.Cookies; n > 0 {
+		return OthersHave(n)
+	}
+	if p, marked := marked(s); marked {
+		return fmt.Sprintf("another component marks %s, and a vendor's kernel can hang if core scheduling is on too", p)
+	}
+	return ""
+}
+
+// canFollow returns whether the cpusets of BE can follow the CPUs of LS.
+func canFollow(c Config, s node.Snapshot) node.Answer {
+	if c.CPUSetsManagedExternally {
+		return node.Answer{Verdict: node.No, Why: "another component manages the cpusets here"}
+	}
+	if sets := AnswerOf(s.Capabilities, node.FeatureCPUSets); sets.Verdict != node.Yes || s.Isolation.LSOn != nil {
+		return sets
+	}
+	return AnswerOf(s.Capabilities, node.FeatureBPF) // BPF counts the run time of LS on each CPU
+}
+
+func notIdle(c Config, _ node.Snapshot) string {
+	if c.Means == node.FeatureCPUWeight {
+		return "schedIdle is 0"
+	}
+	return ""
 }
 
 // carriesMarks returns whether the kernel has a vendor mark.
@@ -103,13 +137,12 @@ func marked(s node.Snapshot) (first node.CgroupPath, found bool) {
 }
 
 // ClearsSiblings reports whether the selected mechanism keeps BE off the
-// siblings of all CPUs that run work of LS classes. MechanismSiblings does not
-// count: it follows LS once a tick, and BE keeps its minimum even beside LS.
+// siblings of all CPUs that run work of LS classes.
 func (st Selector) ClearsSiblings(c Config, s node.Snapshot) bool {
-	switch st.Status.Mechanism {
-	case node.MechanismCoreSched:
+	switch st.Status.Mechanism.Row().Expels {
+	case node.ExpelsAll:
 		return true
-	case node.MechanismVendor, node.MechanismSchedExt:
+	case node.ExpelsByClass:
 		return c.expels() && !facts.AnyOf(s.Workloads, func(w *node.Workload) bool {
 			return w.Class.Sensitive() && w.Overrides.Identity.Or(c.identity(w.Class)) < node.IdentityExpels
 		})

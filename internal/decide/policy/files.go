@@ -18,7 +18,7 @@ var (
 	ownedByClaims = []node.File{node.FileMems}
 	// These knobs are always listed, because any isolation mechanism may be selected.
 	// If the node lacks a mechanism, its knobs are not in the snapshot.
-	ownedByMechanisms = []node.File{node.FileIdentity, node.FileScheduler, node.FilePolicy, node.FileCookie, node.FileSlice}
+	ownedByMechanisms = node.FilesOf(node.CategoryMark, node.CategoryScheduler, node.CategoryThreads)
 )
 
 // Files lists the knobs that the policies may set for these workloads if the

@@ -85,7 +85,7 @@ func TestOneMechanismAtATime(t *testing.T) {
 		n.showIsolation()
 		if try%3 == 0 {
 			chance := rand.New(rand.NewPCG(67, uint64(try)))
-			n.fails = func(s plan.Step) bool { return isolation.MechanismOf(s.Knob.File) != "" && chance.IntN(3) == 0 }
+			n.fails = func(s plan.Step) bool { return node.MechanismOf(s.Knob.File) != "" && chance.IntN(3) == 0 }
 		}
 		for range 40 {
 			n.anyIsolation(t, rnd)
@@ -118,7 +118,7 @@ func TestOneMechanismAtATime(t *testing.T) {
 func (n *scene) checkIsolationWants(t *testing.T) {
 	t.Helper()
 	for _, w := range n.wants {
-		r := isolation.MechanismOf(w.Knob.File)
+		r := node.MechanismOf(w.Knob.File)
 		if r == "" || w.Intent != plan.Set {
 			continue
 		}

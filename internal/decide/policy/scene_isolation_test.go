@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/decide/facts"
-	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -193,7 +192,7 @@ func (n *scene) wrongIsolation() string {
 	now := n.snap.Knobs.Now
 	var using []node.Mechanism
 	for k, v := range now {
-		r := isolation.MechanismOf(k.File)
+		r := node.MechanismOf(k.File)
 		if k.File == node.FileSlice && v == node.Value(node.ThreadsBE) && n.fails == nil {
 			if why := n.wrongSlices(k.Cgroup); why != "" {
 				return fmt.Sprintf("%v is %v: %s", k, v, why)

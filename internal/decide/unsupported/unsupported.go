@@ -29,14 +29,11 @@ type demand struct {
 	needs []node.Feature
 }
 
-var demands = []demand{
+var demands = slices.Concat(mechanisms(), []demand{
 	{"resource-threshold-config: cpuSuppressPolicy cfsQuota", func(c policy.Config) bool { return c.Suppress.Enable && c.Suppress.Policy == suppress.ByQuota }, []node.Feature{node.FeatureCPUMax}},
 	{"resource-threshold-config: cpuSuppressPolicy cpuset", func(c policy.Config) bool { return c.Suppress.Enable && c.Suppress.Policy == suppress.ByCPUSet }, []node.Feature{node.FeatureCPUSets}},
 	{"resource-threshold-config: memoryEvictThresholdPercent, to freeze what grows", func(c policy.Config) bool { return c.Evict.Memory.ThresholdPercent > 0 }, []node.Feature{node.FeatureCgroupFreezer}},
 	{"resource-qos-config: cpuQOS.schedIdle", func(c policy.Config) bool { return c.CPUQOS.Means == node.FeatureCPUIdle }, []node.Feature{node.FeatureCPUIdle}},
-	{"resource-qos-config: policies, mechanism sched_ext", pinned(node.MechanismSchedExt), []node.Feature{node.FeatureSchedExt}},
-	{"resource-qos-config: policies, mechanism core_sched", pinned(node.MechanismCoreSched), []node.Feature{node.FeatureCoreSched}},
-	{"resource-qos-config: policies, mechanism vendor", pinned(node.MechanismVendor), marks()},
 	{"resource-qos-config: memoryQOS", func(c policy.Config) bool { return len(c.Memory.Classes) > 0 }, []node.Feature{node.FeatureMemoryProtect}},
 	{"resource-qos-config: resctrlQOS", func(c policy.Config) bool { return len(c.Cache.Classes) > 0 }, []node.Feature{node.FeatureResctrlL3, node.FeatureResctrlMB}},
 	{"resource-qos-config: blkioQOS, limits", devices(func(d blockio.Device) bool {
@@ -47,19 +44,18 @@ var demands = []demand{
 	{"cpu-burst-config: policy", func(c policy.Config) bool {
 		return c.Burst.Policy == burst.Both || c.Burst.Policy == burst.Save
 	}, []node.Feature{node.FeatureCPUBurst}},
-}
+})
 
-// marks returns the features of vendors' kernels.
-func marks() []node.Feature {
-	var all []node.Feature
-	for _, v := range node.VendorMarks {
-		all = append(all, v.Can)
+// mechanisms returns the demand of each isolation mechanism that takes a feature.
+func mechanisms() []demand {
+	var all []demand
+	for _, m := range node.MechanismTable {
+		if len(m.Needs) > 0 {
+			asked := func(c policy.Config) bool { return c.CPUQOS.Enable && c.CPUQOS.Mechanism == m.Mechanism }
+			all = append(all, demand{"resource-qos-config: policies, mechanism " + string(m.Mechanism), asked, m.Needs})
+		}
 	}
 	return all
-}
-
-func pinned(m node.Mechanism) func(policy.Config) bool {
-	return func(c policy.Config) bool { return c.CPUQOS.Enable && c.CPUQOS.Mechanism == m }
 }
 
 func devices(is func(blockio.Device) bool) func(policy.Config) bool {

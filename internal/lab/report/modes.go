@@ -82,8 +82,9 @@ type ModeSpec struct {
 }
 
 // modeTable has a row for each mode, in the order of presentation. A new mode
-// needs a row in this table and a colour in page.css.
-var modeTable = []ModeSpec{
+// needs a row in this table, or as a mechanism in node.MechanismTable, and a
+// colour in page.css.
+var modeTable = slices.Concat([]ModeSpec{
 	{Mode: Exclusive, Cluster: true, Head: "baseline",
 		Help: "the service alone: the baseline"},
 	{Mode: ExclusiveAA, Cluster: true, Line: "dash",
@@ -110,18 +111,7 @@ var modeTable = []ModeSpec{
 		Help: "Tenon's isolation as it begins on every node: the least weight and long slices, or the marks of a vendor's kernel"},
 	{Mode: TenonNoSlices, Batch: true, Tenon: true, NoSlices: true, Line: "dots",
 		Help: "as tenon without long slices: where the batch work has the least weight anyway, it is default beside Tenon's loop, which tells the two apart"},
-	{Mode: TenonWeight, Batch: true, Tenon: true, Mechanism: node.MechanismWeight, Head: "least weight", Line: "dash",
-		Help: "the least CPU weight"},
-	{Mode: TenonIdle, Batch: true, Tenon: true, Mechanism: node.MechanismIdle, Head: "cpu.idle",
-		Help: "cpu.idle"},
-	{Mode: TenonSiblings, Batch: true, Tenon: true, Mechanism: node.MechanismSiblings, Head: "siblings",
-		Help: "and a CPU set that keeps the batch work off the siblings of the service's CPUs"},
-	{Mode: TenonCoreSched, Batch: true, Tenon: true, Mechanism: node.MechanismCoreSched, Head: "core scheduling",
-		Help: "and a core-scheduling cookie on the threads of the batch work"},
-	{Mode: TenonSCX, Batch: true, Tenon: true, Mechanism: node.MechanismSchedExt, Head: "sched_ext",
-		Help: "and Tenon's sched_ext scheduler for the threads of the batch work"},
-	{Mode: TenonVendor, Batch: true, Tenon: true, Mechanism: node.MechanismVendor, Head: "vendor kernel",
-		Help: "the QoS files of a vendor's kernel"},
+}, mechanismModes(), []ModeSpec{
 	{Mode: Tenond, Batch: true, Tenon: true,
 		Help: "Tenon's memory QoS: on cgroup v2 memory.min and low for the service and memory.high for the batch work; on cgroup v1, which has none of these, the limit that the rule of the batch work names"},
 	{Mode: Solo, Batch: true, Alone: true,
@@ -131,6 +121,20 @@ var modeTable = []ModeSpec{
 	{Mode: PSI, Help: "PSI triggers alone (cgroup v2)"},
 	{Mode: Ticks, Help: "no event wakes it: it ticks once in a second"},
 	{Mode: IdleBE, Help: "events, and the spinners idle in the kernel (cpu.idle), which needs no loop: for contrast"},
+})
+
+// mechanismModes returns the modes in which Tenon uses one given isolation
+// mechanism, from the weakest mechanism to the strongest.
+func mechanismModes() []ModeSpec {
+	var modes []ModeSpec
+	for _, m := range slices.Backward(node.MechanismTable) {
+		s := ModeSpec{Mode: Mode("tenon-" + m.Mode), Batch: true, Tenon: true, Mechanism: m.Mechanism, Head: m.Title, Help: m.Adds}
+		if s.Mode == TenonWeight { // its colour is like that of TenonIdle
+			s.Line = "dash"
+		}
+		modes = append(modes, s)
+	}
+	return modes
 }
 
 // MechanismModes lists the modes in which Tenon uses one given isolation

@@ -48,7 +48,7 @@ func (s *Site) RunAgent(ctx context.Context, work []node.Workload, config policy
 	s.Host.Show(policy.Files(config, work))
 	mechanism := s.mechanismHere(config.CPUQOS)
 	var alarms <-chan usage.Delayed
-	if mechanism == node.MechanismSiblings { // it follows the CPUs of the service
+	if mechanism.Row().FollowsLS { // it follows the CPUs of the service
 		var err error
 		if alarms, err = s.Host.Delays().Count(); err != nil {
 			return nil, fmt.Errorf("isolate the batch work: %w", err)
@@ -60,7 +60,7 @@ func (s *Site) RunAgent(ctx context.Context, work []node.Workload, config policy
 	a := &loop.Agent{Host: s.Host, Period: GovernPeriod, Config: config}
 	t, err := a.Step(ctx)
 	g.observe(t, err)
-	if !on && !attended[mechanism] {
+	if !on && !mechanism.Row().Attended {
 		close(g.done)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("isolate the batch work: %w", err), g.Stop())

@@ -26,11 +26,6 @@ func (s *Site) Supports(mechanism node.Mechanism) node.Answer {
 	return node.Answer{Verdict: node.No, Why: fmt.Sprintf("%q is not an isolation mechanism", mechanism)}
 }
 
-// attended are the mechanisms that need a running loop. They need it because
-// new threads start, because a service may change its CPUs, or because the
-// scheduler needs a heartbeat.
-var attended = map[node.Mechanism]bool{node.MechanismSchedExt: true, node.MechanismCoreSched: true, node.MechanismSiblings: true}
-
 // mechanismHere returns the isolation mechanism that the policy selects on this
 // node. It returns "" if it selects none.
 func (s *Site) mechanismHere(c isolation.Config) node.Mechanism {

@@ -11,35 +11,6 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Mechanism is an isolation mechanism: a means by which the kernel keeps BE
-// off the CPUs of LS. The constants are in the preference order: the first
-// mechanism isolates best, and needs most features of the kernel.
-type Mechanism string
-
-// The isolation mechanisms.
-const (
-	// MechanismVendor marks cgroups for a vendor's kernel, which isolates them
-	// by the mark: Group Identity, or the QoS levels of openEuler.
-	MechanismVendor Mechanism = "vendor"
-	// MechanismSchedExt moves BE threads to a sched_ext scheduler. The kernel runs
-	// the threads of all other scheduling classes first. The scheduler runs no BE
-	// thread on the sibling of a CPU that runs an LS thread (Linux 6.12).
-	MechanismSchedExt Mechanism = "sched_ext"
-	// MechanismCoreSched gives BE threads a core-scheduling cookie. While they run
-	// on a core, the kernel runs no threads without this cookie there (Linux 5.14).
-	MechanismCoreSched Mechanism = "core_sched"
-	// MechanismSiblings removes CPUs from the cpusets of BE: if LS ran on a CPU
-	// a short time ago, BE must not use the sibling of this CPU.
-	MechanismSiblings Mechanism = "siblings"
-	// MechanismIdle is cpu.idle alone (Linux 5.15).
-	MechanismIdle Mechanism = "cpu.idle"
-	// MechanismWeight gives BE the least weight. It is for kernels without cpu.idle.
-	MechanismWeight Mechanism = "weight"
-)
-
-// Mechanisms is the preference order, strongest first.
-var Mechanisms = []Mechanism{MechanismVendor, MechanismSchedExt, MechanismCoreSched, MechanismSiblings, MechanismIdle, MechanismWeight}
-
 // The knobs of isolation.
 const (
 	// FileIdentity is the mark of a cgroup on a vendor's kernel:
