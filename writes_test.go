@@ -43,7 +43,7 @@ var kernelWrites = []struct {
 	{applies, "machine/exempt/groups.go", "ClearIdle", "work that ends is not held back by cpu.idle"},
 	{applies, "machine/isolation/isolation.go", "makeFair", "work that ends is not held back by the scheduler"},
 	{applies, "machine/isolation/threads.go", "convert", "the knobs of threads"},
-	{applies, "machine/isolation/cookies.go", "get drop clearIssued", "the knobs of cookies"},
+	{applies, "machine/isolation/cookies.go", "get give takeBack sweep unused", "the knobs of cookies"},
 	{applies, "machine/isolation/released.go", "takeBack removeEverywhere", "a release of the knobs of threads"},
 	{applies, "machine/bescheduler/scheduler.go", "takeDown", "a release of the scheduler"},
 	{applies, "machine/bescheduler/load.go", "load change drop", "the knob of the scheduler; loading takes longer than a turn"},
@@ -58,8 +58,8 @@ var kernelWrites = []struct {
 	{reflex, "machine/bescheduler/scheduler.go", "handleExit", "what is left of a scheduler that ended by itself"},
 	{reflex, "machine/isolation/strays.go", "convertStray", "a thread that has not the policy of its group"},
 	{reflex, "machine/isolation/strays.go", "demote endDemotions", "a thread that waits so long that the kernel would end the scheduler"},
-	{reflex, "machine/isolation/cookies.go", "clearOurs", "a latency-sensitive thread with the cookie of best-effort ones"},
-	{reflex, "machine/isolation/strays.go", "strip", "a latency-sensitive thread with what only best-effort ones have"},
+	{reflex, "machine/isolation/cookies.go", "strip", "a latency-sensitive thread with the cookie of best-effort ones"},
+	{reflex, "machine/isolation/attribute.go", "strip", "a latency-sensitive thread with what only best-effort ones have"},
 	{counts, "machine/usage/delays.go", "Count start end", "begin and end of counting"},
 	{counts, "machine/usage/slots.go", "follow assign shareSlot", "the workloads whose waits are counted"},
 	{counts, "machine/usage/siblings.go", "watchSiblings", "the CPUs on whose siblings best-effort work is counted"},
@@ -102,7 +102,7 @@ const readsOnly = "task.CoreCookie task.NewSlices"
 // adapters are the functions of internal/machine, and the types with methods,
 // that only pass calls on to internal/kernel. Tests replace them. The list
 // contains the callers of these functions instead of the functions themselves.
-const adapters = "kernelCores kernelPolicies kernelSchedExt longSlices"
+const adapters = "extPolicy kernelCores kernelPolicies kernelSchedExt longSlices"
 
 // ownFiles are the packages of internal/machine that have their own files on
 // tmpfs.
@@ -225,15 +225,18 @@ func (p *program) writers() map[*types.Func]bool {
 			})
 		}
 	}
-	for folder := range p.files {
-		if !strings.HasPrefix(folder, "internal/machine/") {
-			continue
-		}
-		p.eachFunction(folder, func(fn *ast.FuncDecl, self *types.Func) {
-			if isAdapter(fn) && p.uses(fn, func(o *types.Func) bool { return all[o] }, func(string, string) bool { return false }) {
-				all[self] = true
+	for more := true; more; { // an adapter may call another one
+		more = false
+		for folder := range p.files {
+			if !strings.HasPrefix(folder, "internal/machine/") {
+				continue
 			}
-		})
+			p.eachFunction(folder, func(fn *ast.FuncDecl, self *types.Func) {
+				if !all[self] && isAdapter(fn) && p.uses(fn, func(o *types.Func) bool { return all[o] }, func(string, string) bool { return false }) {
+					all[self], more = true, true
+				}
+			})
+		}
 	}
 	p.addInterfaces(all)
 	return all

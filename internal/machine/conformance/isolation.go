@@ -197,10 +197,8 @@ func lateComers(b *Bench) error {
 		return err
 	}
 	defer b.manage(b.cgroup)()
-	for file, m := range map[node.File]node.Feature{
-		node.FilePolicy: node.FeatureSchedExt, node.FileCookie: node.FeatureCoreSched, node.FileSlice: node.FeatureEEVDFSlice,
-	} {
-		if !s.Capabilities.Has(m) {
+	for _, file := range node.FilesOf(node.CategoryThreads) {
+		if !s.Capabilities.Has(file.Needs()) {
 			continue
 		}
 		k := node.Knob{Cgroup: b.cgroup, File: file}

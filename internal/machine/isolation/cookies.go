@@ -59,17 +59,19 @@ func (kernelPolicies) Count(tids []int) (task.Policies, error) { return task.Cou
 // cookies that other components set. Its methods are safe for concurrent use.
 type cookies struct {
 	Cores
+	// earlier lists threads that may have the cookie of an earlier agent.
+	earlier func() []int
 
 	mu     sync.Mutex
 	own    Cookie          // Tenon's present cookie; nil: none
 	issued map[uint64]bool // all cookies of Tenon that threads may still have
 }
 
-func newCookies(c Cores) *cookies {
+func newCookies(c Cores, earlier func() []int) *cookies {
 	if c == nil {
 		c = kernelCores{}
 	}
-	return &cookies{Cores: c, issued: map[uint64]bool{}}
+	return &cookies{Cores: c, earlier: earlier, issued: map[uint64]bool{}}
 }
 
 // current returns Tenon's cookie, or nil if there is none.
@@ -87,14 +89,13 @@ func (c *cookies) id() uint64 {
 	return 0
 }
 
-// get returns Tenon's cookie, or makes one if there is none. The function from
-// lists threads that may have the cookie of an earlier agent. If one has it,
-// get uses that cookie.
-func (c *cookies) get(from func() []int) (Cookie, error) {
+// get returns Tenon's cookie, or makes one if there is none. If a thread has the
+// cookie of an earlier agent, get uses that cookie.
+func (c *cookies) get() (Cookie, error) {
 	if own := c.current(); own != nil {
 		return own, nil
 	}
-	threads := from()
+	threads := c.earlier()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.own != nil {
@@ -107,9 +108,9 @@ func (c *cookies) get(from func() []int) (Cookie, error) {
 	return own, err
 }
 
-// drop gives up Tenon's cookie. Call it only when no thread needs the cookie
-// any more.
-func (c *cookies) drop() {
+// unused gives up Tenon's cookie. Without cookies, the kernel turns core
+// scheduling and its cost off.
+func (c *cookies) unused() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.own != nil {
@@ -160,9 +161,46 @@ func (c *cookies) note(list task.List) {
 	maps.Copy(c.issued, ids)
 }
 
-// clearIssued clears the cookies of threads. It clears only those that note has
+// count counts threads by Tenon's cookie. It omits threads with the cookie of
+// another component, which stays.
+func (c *cookies) count(tids []int) (n tally, err error) {
+	own := c.id()
+	for _, tid := range tids {
+		id, err := c.CookieOf(tid)
+		switch {
+		case errors.Is(err, task.ErrGone):
+		case err != nil:
+			return tally{}, err
+		case c.isForeign(id):
+		case id != 0 && (own == 0 || id == own):
+			n.be++
+		default:
+			n.others++
+		}
+	}
+	return n, nil
+}
+
+func (c *cookies) give(list task.List) (int, error) {
+	own, err := c.get()
+	if err != nil {
+		return 0, err
+	}
+	return own.Share(list, c.hasForeign)
+}
+
+func (c *cookies) takeBack(list task.List) error {
+	c.note(list)
+	_, err := c.Clear(func() ([]int, error) {
+		tids, err := list()
+		return slices.DeleteFunc(tids, c.hasForeign), err
+	})
+	return err
+}
+
+// sweep clears the cookies of threads. It clears only those that note has
 // recorded as Tenon's.
-func (c *cookies) clearIssued(list task.List) error {
+func (c *cookies) sweep(list task.List) error {
 	c.mu.Lock()
 	issued := maps.Clone(c.issued)
 	c.mu.Unlock()
@@ -179,9 +217,9 @@ func (c *cookies) clearIssued(list task.List) error {
 	return err
 }
 
-// clearOurs removes Tenon's present and former cookies from threads. It returns
+// strip removes Tenon's present and former cookies from threads. It returns
 // the number of these threads.
-func (c *cookies) clearOurs(list task.List) (int, error) {
+func (c *cookies) strip(list task.List) (int, error) {
 	c.mu.Lock()
 	ours := maps.Clone(c.issued)
 	if c.own != nil {

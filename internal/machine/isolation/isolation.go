@@ -52,11 +52,12 @@ type Isolation struct {
 	exempt    *exempt.Groups
 	policies  Policies
 	cookies   *cookies
-	slices    *longSlices
-	resident  bool
-	now       func() time.Time
-	forget    func(node.Knob) // drops a knob from the knob cache
-	wakes     chan Event
+	// attributes holds the attribute of each knob of threads.
+	attributes map[node.File]attribute
+	resident   bool
+	now        func() time.Time
+	forget     func(node.Knob) // drops a knob from the knob cache
+	wakes      chan Event
 
 	mu        sync.Mutex
 	wanted    map[node.File]bool // knobs that snapshots show; all before the first Show
@@ -106,8 +107,8 @@ type Options struct {
 func New(o Options) *Isolation {
 	i := &Isolation{
 		fs: o.FS, tree: o.Tree, journal: o.Journal, marks: o.Marks, resident: o.Resident, now: o.Now, forget: o.Forget,
-		policies: o.Kernel.Policies, cookies: newCookies(o.Kernel.Cores), slices: newLongSlices(o.Now), wakes: make(chan Event, eventsKept),
-		wanted:  map[node.File]bool{node.FileIdentity: true, node.FileScheduler: true, node.FilePolicy: true, node.FileCookie: true, node.FileSlice: true},
+		policies: o.Kernel.Policies, wakes: make(chan Event, eventsKept),
+		wanted:  map[node.File]bool{},
 		classes: map[node.CgroupPath]node.Class{}, converted: map[node.Knob]bool{}, seen: map[node.Knob]node.Value{}, tallies: tallies{}, children: map[node.CgroupPath][]string{},
 		leftAlone: map[node.Knob]int{}, demoted: map[int]time.Time{},
 		recheck: map[node.File]time.Time{},
@@ -115,6 +116,11 @@ func New(o Options) *Isolation {
 	if i.policies == nil {
 		i.policies = kernelPolicies{}
 	}
+	for _, f := range isolating {
+		i.wanted[f] = true
+	}
+	i.cookies = newCookies(o.Kernel.Cores, i.withCookies)
+	i.attributes = attributesOf(i)
 	i.exempt = exempt.New(o.Tree, o.Journal, i.makeFair, i.exemptionEnded)
 	i.scheduler = bescheduler.New(bescheduler.Options{
 		Kernel: o.Kernel.SchedExt, Tree: o.Tree, Topology: o.Topology, Resident: o.Resident, Now: o.Now, Inode: o.Inode,
@@ -177,19 +183,19 @@ func Has(k node.Knob) bool {
 	return k == vendormark.Switch || k.File == node.FileScheduler || k.File.OfThreads() || k.File.OrdersScheduler()
 }
 
+// isolating lists the knobs of mechanisms and the time slice.
+var isolating = node.FilesOf(node.CategoryMark, node.CategoryScheduler, node.CategoryThreads)
+
 // Adapters returns the adapters of the knobs of isolation.
 func (i *Isolation) Adapters() knob.Table {
-	of := knob.Adapter{Read: i.read, Write: i.write}
-	return knob.Table{
-		node.FileIdentity:  of,
-		node.FileScheduler: of,
-		node.FilePolicy:    of,
-		node.FileCookie:    of,
-		node.FileSlice:     of,
-
-		node.FileSchedulerGroup: {Read: i.scheduler.ReadOrder, Write: i.scheduler.Order},
-		node.FileSchedulerCap:   {Read: i.scheduler.ReadOrder, Write: i.scheduler.Order},
+	all := knob.Table{}
+	for _, f := range isolating {
+		all[f] = knob.Adapter{Read: i.read, Write: i.write}
 	}
+	for _, f := range node.FilesOf(node.CategoryOrder) {
+		all[f] = knob.Adapter{Read: i.scheduler.ReadOrder, Write: i.scheduler.Order}
+	}
+	return all
 }
 
 // Show records which isolation knobs snapshots must contain, and returns the other
@@ -233,7 +239,7 @@ func CgroupsChanged(i *Isolation) {
 // Close unloads the scheduler, and gives up the cookie of best-effort threads.
 func (i *Isolation) Close() {
 	i.scheduler.Close()
-	i.cookies.drop()
+	i.cookies.unused()
 }
 
 // Status returns the state of the isolation mechanisms, and their counters
@@ -342,22 +348,18 @@ func (i *Isolation) read(k node.Knob) (node.Value, error) {
 // cgroup still exists, write records a mechanism failure.
 func (i *Isolation) write(k node.Knob, v node.Value) error {
 	var err error
-	mechanism := node.MechanismVendor
 	switch v := v.(type) {
 	case node.Scheduler:
-		mechanism, err = node.MechanismSchedExt, i.scheduler.Write(v)
+		err = i.scheduler.Write(v)
 	case node.Threads:
-		if mechanism = node.MechanismSchedExt; k.File == node.FileCookie {
-			mechanism = node.MechanismCoreSched
-		}
 		err = i.writeThreads(k, v)
 	case node.Identity:
 		err = i.marks.Write(k, v)
 	default:
 		return fmt.Errorf("write %v: a %T is no value of this file", k, v)
 	}
-	if k.File != node.FileSlice && isFailure(v, err, i.scheduler.Loaded()) {
-		i.fail(mechanism, true, err)
+	if m := node.MechanismOf(k.File); m != "" && isFailure(v, err, i.scheduler.Loaded()) {
+		i.fail(m, true, err)
 	}
 	return err
 }

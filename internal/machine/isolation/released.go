@@ -42,8 +42,8 @@ func (i *Isolation) LastReleased(k node.Knob) error {
 	defer i.mu.Unlock()
 	if i.resident {
 		i.recheck[k.File] = i.now().Add(reread.Unchanged)
-	} else if k.File == node.FileCookie {
-		i.cookies.forget()
+	} else {
+		i.attributes[k.File].forget()
 	}
 	return nil
 }
@@ -67,9 +67,8 @@ func (i *Isolation) recheckReleased(at time.Time) {
 			i.wake(err.Error())
 		}
 		i.mu.Lock()
-		if delete(i.recheck, f); f == node.FileCookie {
-			i.cookies.forget()
-		}
+		delete(i.recheck, f)
+		i.attributes[f].forget()
 		i.mu.Unlock()
 	}
 }
@@ -77,21 +76,9 @@ func (i *Isolation) recheckReleased(at time.Time) {
 // removeEverywhere removes a best-effort attribute from all threads of the
 // machine. It must look at all of them: a thread that was moved out of a
 // best-effort cgroup keeps the attribute, even in a cgroup that Tenon does not
-// manage. Because that costs much, it runs only after the last release. It does
-// not change SCHED_EXT threads while another component has loaded a sched_ext
-// scheduler, because they may be threads of that component.
+// manage. Because that costs much, it runs only after the last release.
 func (i *Isolation) removeEverywhere(f node.File) error {
-	ours := i.scheduler.Loaded()
-	all := func() ([]int, error) { return allThreads(i.fs) }
-	var err error
-	switch {
-	case f == node.FilePolicy && (ours || foreignScheduler(i.fs.Sys) == ""):
-		_, err = i.policies.Shorten(all)
-	case f == node.FileSlice:
-		_, err = i.slices.takeBack(all)
-	case f == node.FileCookie:
-		err = i.cookies.clearIssued(all)
-	}
+	err := i.attributes[f].sweep(func() ([]int, error) { return allThreads(i.fs) })
 	if err != nil {
 		return fmt.Errorf("look for threads that have left best-effort groups: %w", err)
 	}
@@ -129,12 +116,8 @@ func (i *Isolation) unconvert(k node.Knob) error {
 		return err
 	}
 	delete(i.leftAlone, k)
-	if k.File != node.FileCookie {
-		return nil
-	}
-	last := !slices.ContainsFunc(slices.Collect(maps.Keys(i.converted)), func(g node.Knob) bool { return g.File == node.FileCookie })
-	if last {
-		i.cookies.drop() // without cookies, the kernel turns core scheduling and its cost off
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(i.converted)), func(g node.Knob) bool { return g.File == k.File }) {
+		i.attributes[k.File].unused()
 	}
 	return nil
 }
@@ -142,19 +125,5 @@ func (i *Isolation) unconvert(k node.Knob) error {
 // takeBack removes the attribute of a knob from all threads in and below the
 // knob's cgroup.
 func (i *Isolation) takeBack(k node.Knob) error {
-	list := func() ([]int, error) { return subtree.Threads(i.tree, k.Cgroup) }
-	switch k.File {
-	case node.FilePolicy:
-		_, err := i.policies.Shorten(list)
-		return err
-	case node.FileSlice:
-		_, err := i.slices.takeBack(list)
-		return err
-	}
-	i.cookies.note(list)
-	_, err := i.cookies.Clear(func() ([]int, error) {
-		tids, err := list()
-		return slices.DeleteFunc(tids, i.cookies.hasForeign), err
-	})
-	return err
+	return i.attributes[k.File].takeBack(func() ([]int, error) { return subtree.Threads(i.tree, k.Cgroup) })
 }

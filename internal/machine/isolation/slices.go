@@ -42,26 +42,26 @@ func (l *longSlices) kinds() (task.Slices, error) {
 }
 
 // count counts the threads of the fair class by their slice: the long slice,
-// the kernel's default (usual), or another one (own).
-func (l *longSlices) count(tids []int) (long, usual, own int, err error) {
+// the kernel's default, or another one, which Tenon does not change.
+func (l *longSlices) count(tids []int) (n tally, err error) {
 	s, err := l.kinds()
 	if err != nil {
-		return 0, 0, 0, err
+		return tally{}, err
 	}
 	for _, tid := range tids {
 		switch kind, err := s.Kind(tid); {
 		case errors.Is(err, task.ErrGone):
 		case err != nil:
-			return 0, 0, 0, err
+			return tally{}, err
 		case kind == task.SliceLong:
-			long++
+			n.be++
 		case kind == task.SliceDefault:
-			usual++
+			n.others++
 		case kind == task.SliceKept:
-			own++
+			n.left++
 		}
 	}
-	return long, usual, own, nil
+	return n, nil
 }
 
 // give sets the long slice on threads that have the default slice.
@@ -73,12 +73,21 @@ func (l *longSlices) give(list task.List) (int, error) {
 	return s.Lengthen(list)
 }
 
-// takeBack gives the default slice to threads that have the long slice. It
-// returns how many threads it changed.
-func (l *longSlices) takeBack(list task.List) (int, error) {
+func (l *longSlices) takeBack(list task.List) error {
+	_, err := l.strip(list)
+	return err
+}
+
+func (l *longSlices) sweep(list task.List) error { return l.takeBack(list) }
+
+// strip gives the default slice to threads that have the long slice.
+func (l *longSlices) strip(list task.List) (int, error) {
 	s, err := l.kinds()
 	if err != nil {
 		return 0, err
 	}
 	return s.Restore(list)
 }
+
+func (*longSlices) unused() {}
+func (*longSlices) forget() {}

@@ -127,7 +127,6 @@ type checkedWorks map[node.CgroupPath]checkedWork
 // run. After an error it checks the workload again in the next tick, because a
 // thread that keeps these attributes may never run.
 func (i *Isolation) guardOthers(s *node.Snapshot) {
-	loaded := i.scheduler.Loaded()
 	i.mu.Lock()
 	if len(i.converted) == 0 && len(i.recheck) == 0 || !i.resident {
 		i.checked = nil
@@ -140,7 +139,6 @@ func (i *Isolation) guardOthers(s *node.Snapshot) {
 	}
 	late := maps.Clone(i.recheck)
 	own, known := i.classes, i.checked
-	theirs := !loaded && i.others.name != "" // SCHED_EXT belongs to another component's scheduler
 	i.checked = make(checkedWorks, len(s.Workloads))
 	due := map[node.CgroupPath]bool{}
 	for n := range i.checks.Due(s.At, len(s.Workloads), reread.Unchanged) {
@@ -174,7 +172,7 @@ func (i *Isolation) guardOthers(s *node.Snapshot) {
 		list := func() ([]int, error) {
 			return subtree.ThreadsBut(i.tree, p, func(q node.CgroupPath) bool { return q != p && own[q] == node.BE })
 		}
-		n, err := attributes{i.policies, i.slices, i.cookies}.strip(list, func(f node.File) bool { return ours(f) && !(f == node.FilePolicy && theirs) })
+		n, err := strip(i.attributes, list, ours)
 		if n > 0 {
 			i.wake(count(n, "thread", "threads") + " of " + string(p) + " had attributes of best-effort threads")
 		}
@@ -185,33 +183,6 @@ func (i *Isolation) guardOthers(s *node.Snapshot) {
 			i.wake(news)
 		}
 	}
-}
-
-// attributes are the best-effort attributes of threads.
-type attributes struct {
-	policies Policies
-	slices   *longSlices
-	cookies  *cookies
-}
-
-// strip removes best-effort attributes from threads: those for which the
-// function ours returns true. It returns how many changes it made.
-func (a attributes) strip(list task.List, ours func(node.File) bool) (n int, err error) {
-	var errs []error
-	note := func(changed int, err error) {
-		n += changed
-		errs = append(errs, err)
-	}
-	if ours(node.FilePolicy) {
-		note(a.policies.Shorten(list))
-	}
-	if ours(node.FileSlice) {
-		note(a.slices.takeBack(list))
-	}
-	if ours(node.FileCookie) {
-		note(a.cookies.clearOurs(list))
-	}
-	return n, errors.Join(errs...)
 }
 
 // note stores why the threads of a workload could not be changed. If the reason is

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
-	"tenon.sh/tenon/internal/kernel/task"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -177,7 +176,7 @@ func (w *tallyWalk) countThreads(p node.CgroupPath) (tally, error) {
 	if err != nil {
 		return tally{}, err
 	}
-	sum, err := tallyThreads(w.i, w.k.File, slices.DeleteFunc(tids, w.demoted))
+	sum, err := w.i.attributes[w.k.File].count(slices.DeleteFunc(tids, w.demoted))
 	if err != nil {
 		return tally{}, err
 	}
@@ -194,31 +193,4 @@ func (w *tallyWalk) countThreads(p node.CgroupPath) (tally, error) {
 		w.now[p] = tallied{sum, used}
 	}
 	return sum, nil
-}
-
-// tallyThreads counts the given threads by one attribute.
-func tallyThreads(i *Isolation, f node.File, tids []int) (n tally, err error) {
-	switch f {
-	case node.FilePolicy:
-		all, err := i.policies.Count(tids)
-		return tally{all.Ext, all.Fair, all.RealTime}, err
-	case node.FileSlice:
-		n.be, n.others, n.left, err = i.slices.count(tids)
-		return n, err
-	}
-	own := i.cookies.id()
-	for _, tid := range tids {
-		id, err := i.cookies.CookieOf(tid)
-		switch {
-		case errors.Is(err, task.ErrGone):
-		case err != nil:
-			return tally{}, err
-		case i.cookies.isForeign(id): // another component's cookie stays
-		case id != 0 && (own == 0 || id == own):
-			n.be++
-		default:
-			n.others++
-		}
-	}
-	return n, nil
 }

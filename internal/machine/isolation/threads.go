@@ -146,23 +146,7 @@ func IsInside(fs proc.FS, pid int, p node.CgroupPath) (bool, error) {
 
 // convert sets the attribute of a knob on the threads of its cgroup.
 func (i *Isolation) convert(k node.Knob) (int, error) {
-	list := func() ([]int, error) { return i.bestEffort(k.Cgroup) }
-	switch k.File {
-	case node.FilePolicy:
-		return i.policies.Extend(list, func(tid int) bool {
-			i.mu.Lock()
-			defer i.mu.Unlock()
-			_, is := i.demoted[tid]
-			return is
-		})
-	case node.FileSlice:
-		return i.slices.give(list)
-	}
-	c, err := i.cookies.get(i.withCookies)
-	if err != nil {
-		return 0, err
-	}
-	return c.Share(list, i.cookies.hasForeign)
+	return i.attributes[k.File].give(func() ([]int, error) { return i.bestEffort(k.Cgroup) })
 }
 
 // withCookies lists threads that may have the cookie of an earlier agent: those

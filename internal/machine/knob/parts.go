@@ -84,7 +84,8 @@ func part[V any, T comparable](c choice[V], of func(V) T) T {
 // single combines values that have only one part.
 func single[V comparable](c choice[V]) V { return part(c, func(v V) V { return v }) }
 
-// combineFuncs holds for each knob the function that combines its values.
+// combineFuncs holds for each knob of a cgroup or of resctrl the function that
+// combines its values. The values of isolation have only one part.
 var combineFuncs = map[node.File]func(choice[node.Value]) node.Value{
 	node.FileCPUWeight: single[node.Value],
 	node.FileCPUMax: typed(func(c choice[node.CPUMax]) node.CPUMax {
@@ -116,15 +117,6 @@ var combineFuncs = map[node.File]func(choice[node.Value]) node.Value{
 	node.FileControlGroup: single[node.Value],
 	node.FileL3:           typed(combineWays),
 	node.FileMB:           single[node.Value],
-	node.FileIdentity:     single[node.Value],
-	node.FileScheduler:    single[node.Value],
-	node.FilePolicy:       single[node.Value],
-
-	node.FileSchedulerGroup: single[node.Value],
-	node.FileSchedulerCap:   single[node.Value],
-
-	node.FileCookie: single[node.Value],
-	node.FileSlice:  single[node.Value],
 }
 
 // typed returns a function that combines values of the type V. It combines

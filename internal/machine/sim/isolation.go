@@ -34,6 +34,12 @@ type Isolation struct {
 	Room int
 }
 
+// features returns which features for mechanisms with knobs of threads or of the
+// scheduler the kernel has.
+func (i Isolation) features() map[node.Feature]bool {
+	return map[node.Feature]bool{node.FeatureSchedExt: i.SchedExt, node.FeatureCoreSched: i.CoreSched, node.FeatureEEVDFSlice: i.Slices}
+}
+
 // An isolationState is an Isolation with its present state.
 type isolationState struct {
 	Isolation
@@ -98,9 +104,9 @@ func (n *Node) fillIsolation(s *node.Snapshot) {
 	for _, v := range node.VendorMarks {
 		answer(v.Can, v.Can == i.Marks)
 	}
-	answer(node.FeatureSchedExt, i.SchedExt)
-	answer(node.FeatureCoreSched, i.CoreSched && (n.topology.SMT() || !i.obeys(cookieSiblings)))
-	answer(node.FeatureEEVDFSlice, i.Slices)
+	for f, is := range i.features() {
+		answer(f, is && (f != node.FeatureCoreSched || n.topology.SMT() || !i.obeys(cookieSiblings)))
+	}
 	answer(node.FeatureHardwareSMT, n.topology.SMT())
 	i.failures = slices.DeleteFunc(i.failures, func(f node.Failure) bool { return n.now.Sub(f.At) >= time.Hour })
 	s.Isolation = node.Isolation{Failures: slices.Clone(i.failures), Foreign: i.Foreign, Cookies: i.Cookies}
@@ -136,7 +142,7 @@ func (n *Node) readIsolation(k node.Knob) (node.Value, error) {
 	for _, t := range n.tasks {
 		switch {
 		case !k.Cgroup.Contains(t.at):
-		case *t.attribute(k.File) || !i.obeys(lateComers) && i.ticked[k] == node.Value(node.ThreadsBE):
+		case t.has[k.File] || !i.obeys(lateComers) && i.ticked[k] == node.Value(node.ThreadsBE):
 			be++
 		default:
 			others++
@@ -156,14 +162,12 @@ func (i *isolationState) whyMissing(f node.File) string {
 	switch {
 	case i == nil:
 		return "this kernel has no isolation mechanism"
-	case f == node.FileIdentity && i.Marks == "":
-		return "this kernel has no marks"
-	case (f == node.FileScheduler || f == node.FilePolicy || f.OrdersScheduler()) && !i.SchedExt:
-		return "this kernel has no sched_ext"
-	case f == node.FileCookie && !i.CoreSched:
-		return "this kernel has no core scheduling"
-	case f == node.FileSlice && !i.Slices:
-		return "this kernel has no slices for threads"
+	case f == node.FileIdentity:
+		if i.Marks == "" {
+			return "this kernel has no marks"
+		}
+	case !i.features()[f.Needs()]:
+		return "this kernel has no " + string(f.Needs())
 	}
 	return ""
 }
@@ -182,8 +186,8 @@ func (n *Node) applyIsolation(s plan.Step) error {
 	}
 	if err := n.writeIsolation(s.Knob, s.To); err != nil {
 		err = fmt.Errorf("apply %v: %w", s, err)
-		if i := n.isolated; i.obeys(failuresAreReported) && !s.Release && s.Knob.File != node.FileSlice {
-			i.failures = append(i.failures, node.Failure{At: n.now, Mechanism: mechanismOf(s.Knob.File), Why: err.Error(), Refused: true})
+		if i, m := n.isolated, node.MechanismOf(s.Knob.File); i.obeys(failuresAreReported) && !s.Release && m != "" {
+			i.failures = append(i.failures, node.Failure{At: n.now, Mechanism: m, Why: err.Error(), Refused: true})
 		}
 		return err
 	}
@@ -193,29 +197,6 @@ func (n *Node) applyIsolation(s plan.Step) error {
 		n.before[s.Knob] = found
 	}
 	return nil
-}
-
-// mechanismOf returns the isolation mechanism that fails if a write of a knob fails.
-func mechanismOf(f node.File) node.Mechanism {
-	switch f {
-	case node.FileIdentity:
-		return node.MechanismVendor
-	case node.FileCookie:
-		return node.MechanismCoreSched
-	}
-	return node.MechanismSchedExt
-}
-
-// attribute returns the field of a task for an attribute of threads. f is the
-// knob that sets the attribute.
-func (t *task) attribute(f node.File) *bool {
-	switch f {
-	case node.FilePolicy:
-		return &t.extended
-	case node.FileCookie:
-		return &t.tagged
-	}
-	return &t.lengthened
 }
 
 func (n *Node) writeIsolation(k node.Knob, v node.Value) error {
@@ -251,7 +232,7 @@ func (n *Node) writeIsolation(k node.Knob, v node.Value) error {
 		i.ticked[k] = v
 		for _, t := range n.tasks {
 			if k.Cgroup.Contains(t.at) {
-				*t.attribute(k.File) = v == node.ThreadsBE
+				t.has[k.File] = v == node.ThreadsBE
 			}
 		}
 		return nil

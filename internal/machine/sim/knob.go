@@ -11,7 +11,6 @@ import (
 // adapters returns an adapter for each kind of knob of this node. Knobs of
 // resctrl and of isolation are journaled elsewhere, in functions of their own.
 func (n *Node) adapters() knob.Table {
-	isolation := knob.Adapter{Read: n.readIsolation, Write: n.writeIsolation}
 	readSet := func(k node.Knob) (node.CPUs, error) { return node.CPUs{Set: n.files(k).CPUs(string(k.File))}, nil }
 	set := knob.NewAdapter(readSet, writeFiles(n, func(k node.Knob, v node.CPUs) ([]knob.Writing, error) {
 		return []knob.Writing{{File: string(k.File), Text: v.String()}}, nil
@@ -20,7 +19,7 @@ func (n *Node) adapters() knob.Table {
 	ioWeight := knob.NewAdapter(
 		func(k node.Knob) (node.IOWeight, error) { return io(k).weight(k.File) },
 		writeFiles(n, func(k node.Knob, v node.IOWeight) ([]knob.Writing, error) { return io(k).ofWeight(k.File, v), nil }))
-	return knob.Table{
+	all := knob.Table{
 		node.FileCPUWeight: knob.NewAdapter(
 			func(k node.Knob) (node.CPUWeight, error) { return n.files(k).Weight(), nil },
 			writeFiles(n, func(k node.Knob, v node.CPUWeight) ([]knob.Writing, error) { return n.files(k).OfWeight(v), nil })),
@@ -55,15 +54,11 @@ func (n *Node) adapters() knob.Table {
 		node.FileControlGroup: knob.NewAdapter(n.readMembership, n.moveTasks),
 		node.FileL3:           knob.NewAdapter(controlValue[node.L3](n), writeSchemata[node.L3](n)),
 		node.FileMB:           knob.NewAdapter(controlValue[node.MB](n), writeSchemata[node.MB](n)),
-		node.FileIdentity:     isolation,
-		node.FileScheduler:    isolation,
-		node.FilePolicy:       isolation,
-		node.FileCookie:       isolation,
-		node.FileSlice:        isolation,
-
-		node.FileSchedulerGroup: isolation,
-		node.FileSchedulerCap:   isolation,
 	}
+	for _, f := range node.FilesOf(node.CategoryMark, node.CategoryScheduler, node.CategoryThreads, node.CategoryOrder) {
+		all[f] = knob.Adapter{Read: n.readIsolation, Write: n.writeIsolation}
+	}
+	return all
 }
 
 // files returns the files of the group to which a knob belongs.

@@ -80,10 +80,8 @@ type task struct {
 	demand unit.MilliCPU
 	// control is the control group of the task; "" is the default one.
 	control string
-	dying   bool // it has received a fatal signal
-	// These are attributes of best-effort threads: the scheduling policy (extended),
-	// the core-scheduling cookie (tagged) and the long time slice (lengthened).
-	extended, tagged, lengthened bool
+	dying   bool               // it has received a fatal signal
+	has     map[node.File]bool // the knobs whose best-effort attribute the thread has
 }
 
 // New makes a node.

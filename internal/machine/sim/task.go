@@ -13,7 +13,7 @@ func (n *Node) Start(p node.CgroupPath, memory unit.Bytes) (int, error) {
 	defer n.mu.Unlock()
 	n.lastPID++
 	pid := n.lastPID
-	n.tasks[pid] = &task{memory: memory}
+	n.tasks[pid] = &task{memory: memory, has: map[node.File]bool{}}
 	if err := n.attach(p, pid); err != nil {
 		delete(n.tasks, pid)
 		return 0, err
