@@ -6,7 +6,7 @@
 #	install-deps.sh cluster   also what the test cluster is built of, and runs
 #	install-deps.sh generate  what building needs, and the compilers of bpf/
 #	install-deps.sh vm-kernel what building needs, and what compiles a kernel
-#	install-deps.sh test      all of that, and what the other tests need
+#	install-deps.sh test      all of that but for the kernel, and what the other tests need
 #
 # With --missing before the set it prints the packages to install, one per line.
 #
@@ -105,8 +105,8 @@ kernel() {
 tests() {
 	cluster
 	bpf
-	kernel
 	lab
+	need xz-utils xz
 	need qemu-system-x86 qemu-system-x86_64
 	need zstd zstd # for the kernels of Debian
 	need prometheus promtool

@@ -45,7 +45,8 @@ stage() {
 	user) make --no-print-directory user-test ;;
 	scheduler) (cd scheduler && "$go" test -count=1 -timeout 60m ./...) ;;
 	repeat) repeat "${REPEATS:-20}" ;;
-	chart | cluster-build | vm-kernel) make --no-print-directory "$1" ;;
+	chart | cluster-build) make --no-print-directory "$1" ;;
+	vm-kernel) make --no-print-directory vm-kernel vm-kernel-built ;;
 	root) tests root 60m ./... -- $sudo env TENON_TEST_STRICT=1 ;;
 	cluster) tests cluster 120m ./test/cluster/... -- $sudo env TENON_TEST_STRICT=1 TENON_TEST_CLUSTER=1 ;;
 	walk) scripts/walk-cluster.sh ;;

@@ -110,12 +110,18 @@ func mayBeSkipped(kernel, pkg, test string) (reason string, ok bool) {
 }
 
 // TestConformanceOnCgroupV2 runs the packages whose results depend on the kernel
-// on 6.12, the only kernel with all features, and on one of the other kernels
-// for each commit. On 6.18 it also runs the packages of onCgroupV2.
+// on two kernels for each commit: on 6.12, the only kernel with all features, if
+// it has been built, and on one or two of the others. On 6.18 it also runs the
+// packages of onCgroupV2.
 func TestConformanceOnCgroupV2(t *testing.T) {
 	t.Parallel()
 	m := machine(t) // skip before building anything
-	for _, series := range slices.Concat([]string{"6.12"}, chooseInTurn(t, 0, []string{"6.1", "6.18", "7.3"})) {
+	fetched := []string{"6.1", "6.18", "7.3"}
+	kernels := slices.Concat(present(t, []string{builtHere}), chooseInTurn(t, 0, fetched))
+	if len(kernels) == 1 {
+		kernels = append(kernels, chooseInTurn(t, 1, fetched)...)
+	}
+	for i, series := range kernels {
 		packages := kernelFormats
 		if series == "6.18" {
 			packages = slices.Concat(packages, onCgroupV2)
@@ -138,7 +144,7 @@ func TestConformanceOnCgroupV2(t *testing.T) {
 			var args []string
 			if !runsEverywhere() {
 				skipped := sameOnEachKernel
-				if series == "6.12" {
+				if i == 0 {
 					chosen := chooseInTurn(t, 0, sameOnEachKernel)
 					skipped = slices.DeleteFunc(slices.Clone(skipped), func(group string) bool { return slices.Contains(chosen, group) })
 				}

@@ -13,7 +13,7 @@ for need in gcc:gcc make:make flex:flex bison:bison bc:bc pahole:dwarves lz4:lz4
 done
 [ -e /usr/include/libelf.h ] || missing="${missing-} libelf-dev"
 if [ -n "${missing-}" ]; then
-	say "missing:$missing; install them, or run scripts/install-deps.sh test"
+	say "missing:$missing; install them, or run make vm-kernel-built"
 	exit 1
 fi
 # Whoever calls this from make has settings of its own.
