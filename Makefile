@@ -10,7 +10,7 @@ export CGO_ENABLED := 0
 # the copy for the tests without root, and the test cluster share one build
 # cache.
 export GOFLAGS := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath)
-DIGEST := $(GO) run ./test/digest
+RUN_TESTS := scripts/run-tests.sh
 
 .PHONY: help
 help: ## list the targets
@@ -78,7 +78,7 @@ vm-kernel-built: deps-vm-kernel ## build the kernel of the VM tests that Debian 
 .PHONY: user-test
 user-test: deps-build ## the tests without root; bin/user.log has all that they print
 	@rm -f bin/skipped-as-user
-	$(DIGEST) -once -skipped bin/skipped-as-user bin/user.log ./... -- scripts/test-user.sh
+	$(RUN_TESTS) -once -skipped bin/skipped-as-user bin/user.log ./... -- scripts/test-user.sh
 	@sed -i '\,/\(test/vm\|test/cluster\|internal/cluster/manager\|internal/cluster/admission/server\) ,d' bin/skipped-as-user # which other stages run
 
 # One package goes after the other (-p 1): they share the machine's cgroups.
@@ -89,11 +89,11 @@ ROOT_PACKAGES = ./...
 ROOT_ONLY =
 .PHONY: root-test
 root-test: deps-test ## the tests as root; bin/root.log has all that they print
-	$(DIGEST) $(if $(ROOT_ONLY),-only $(ROOT_ONLY) bin/root.log,bin/root.log $(ROOT_PACKAGES)) -- $(SUDO) env TENON_TEST_STRICT=1 $(GO) test -json -vet=off -p 1 -count=1 -timeout 10m
+	$(RUN_TESTS) $(if $(ROOT_ONLY),-only $(ROOT_ONLY) bin/root.log,bin/root.log $(ROOT_PACKAGES)) -- $(SUDO) env TENON_TEST_STRICT=1 $(GO) test -json -vet=off -p 1 -count=1 -timeout 10m
 
 .PHONY: vm
 vm: deps-test ## the tests in virtual machines; bin/vm.log has all that they print
-	$(DIGEST) bin/vm.log ./test/vm -- env TENON_TEST_STRICT=1 TENON_TEST_VM=1 $(GO) test -json -vet=off -count=1 -timeout 29m
+	$(RUN_TESTS) bin/vm.log ./test/vm -- env TENON_TEST_STRICT=1 TENON_TEST_VM=1 $(GO) test -json -vet=off -count=1 -timeout 29m
 
 .PHONY: cluster-build
 cluster-build: deps-cluster ## build the programs of the test cluster: Kubernetes, etcd, containerd, runc (once; takes long)
@@ -123,7 +123,7 @@ cluster-down: ## end that cluster and remove every trace
 # server alone: neither writes to cgroups of the other.
 .PHONY: cluster-test
 cluster-test: deps-test ## the tests on a real Kubernetes; bin/cluster.log has all that they print
-	$(DIGEST) bin/cluster.log ./test/cluster/... ./internal/cluster/manager ./internal/cluster/admission/server -- $(SUDO) env TENON_TEST_STRICT=1 TENON_TEST_CLUSTER=1 $(GO) test -json -vet=off -p 2 -parallel 2 -count=1 -timeout 15m
+	$(RUN_TESTS) bin/cluster.log ./test/cluster/... ./internal/cluster/manager ./internal/cluster/admission/server -- $(SUDO) env TENON_TEST_STRICT=1 TENON_TEST_CLUSTER=1 $(GO) test -json -vet=off -p 2 -parallel 2 -count=1 -timeout 15m
 
 .PHONY: unit
 unit: deps-build ## the fast tests: no root, no VM

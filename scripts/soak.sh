@@ -20,12 +20,12 @@ export TENON_TEST_KERNELS=all TENON_TEST_LONG=1 TENON_TEST_CYCLES=${TENON_TEST_C
 schedulertests='^Test(Isolation|BEScheduler|BESchedulerBesideIsolatedCPUs|SchedulerComesAndGoes|SaturatedByLS)$'
 meanstests='^TestMeansByCounts$'
 
-# tests STAGE TIMEOUT PACKAGES -- COMMAND...: through the digest. The variable
+# tests STAGE TIMEOUT PACKAGES -- COMMAND...: by scripts/run-tests.sh. The variable
 # which has further flags of go test.
 tests() {
 	local stage=$1 timeout=$2 packages=$3
 	shift 4
-	"$go" run ./test/digest "bin/soak/$stage.log" $packages -- "$@" "$go" test -json -p 1 -count=1 -timeout "$timeout" ${which:-}
+	scripts/run-tests.sh "bin/soak/$stage.log" $packages -- "$@" "$go" test -json -p 1 -count=1 -timeout "$timeout" ${which:-}
 }
 
 # repeat COUNT: the fast tests, COUNT times. make test runs each of them once, and
@@ -33,7 +33,7 @@ tests() {
 repeat() (
 	unset TENON_TEST_LONG TENON_TEST_CYCLES TENON_TEST_RESIZES
 	status=0
-	"$go" run ./test/digest -once bin/soak/repeat.log ./... -- scripts/test-user.sh -count="$1" -timeout 60m || status=1
+	scripts/run-tests.sh -once bin/soak/repeat.log ./... -- scripts/test-user.sh -count="$1" -timeout 60m || status=1
 	cd scheduler && "$go" test -count="$1" -timeout 60m ./... || status=1
 	exit $status
 )

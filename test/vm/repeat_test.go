@@ -17,7 +17,7 @@ import (
 // timing or a rare bug. (Decision 7 has the reasons.)
 
 // note logs a message about a test. The summary of the whole run contains it;
-// see test/digest.
+// see scripts/run-tests.sh.
 func note(t testing.TB, test, what, first, second string) {
 	t.Helper()
 	t.Logf("NOTE: %s: %s\nfirst:\n%s\nrepeated:\n%s", test, what, lastLines(first, 15), lastLines(second, 15))
