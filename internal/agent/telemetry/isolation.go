@@ -1,6 +1,8 @@
 package telemetry
 
 import (
+	"cmp"
+	"reflect"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -42,48 +44,18 @@ var (
 	descOldest     = desc("tenon_scheduler_oldest_wait_seconds", "The longest wait of the best-effort threads that wait now.")
 )
 
-// schedulerCounts lists the counters of the scheduler that have their own metrics.
-var schedulerCounts = []struct {
-	desc *prometheus.Desc
-	of   func(node.SchedulerCounts) uint64
-}{
-	{desc("tenon_scheduler_switches_total", "Context switches that the scheduler has seen."),
-		func(c node.SchedulerCounts) uint64 { return c.Switches }},
-	{desc("tenon_scheduler_starts_total", "Best-effort threads that were put on a CPU."),
-		func(c node.SchedulerCounts) uint64 { return c.Starts }},
-	{desc("tenon_scheduler_expels_total", "Best-effort threads that were sent away because latency-sensitive work started on the sibling."),
-		func(c node.SchedulerCounts) uint64 { return c.Expels }},
-	{desc("tenon_scheduler_refusals_total", "Best-effort threads that were refused a CPU because latency-sensitive work ran on the sibling."),
-		func(c node.SchedulerCounts) uint64 { return c.Refusals }},
-	{desc("tenon_scheduler_violations_total", "Best-effort threads that started beside latency-sensitive work against the rule, and were stopped."),
-		func(c node.SchedulerCounts) uint64 { return c.Violations }},
-	{desc("tenon_scheduler_races_total", "Violations in which latency-sensitive work started at the same moment."),
-		func(c node.SchedulerCounts) uint64 { return c.Races }},
-	{desc("tenon_scheduler_resumed_total", "Violations in which a preempted thread resumed without a decision of the scheduler."),
-		func(c node.SchedulerCounts) uint64 { return c.Resumed }},
-	{desc("tenon_scheduler_relief_total", "Best-effort threads that were allowed beside latency-sensitive work because they had waited too long."),
-		func(c node.SchedulerCounts) uint64 { return c.Relief }},
-	{desc("tenon_scheduler_preemptions_total", "Best-effort threads that lost their CPU to other work."),
-		func(c node.SchedulerCounts) uint64 { return c.Preempted }},
-	{desc("tenon_scheduler_reenqueued_total", "Best-effort threads that were taken back from a CPU after other work took the CPU."),
-		func(c node.SchedulerCounts) uint64 { return c.Reenqueued }},
-	{desc("tenon_scheduler_throttles_total", "Best-effort workloads that used up their CPU quota."),
-		func(c node.SchedulerCounts) uint64 { return c.Throttled }},
-	{desc("tenon_scheduler_capped_total", "Best-effort threads that were refused a CPU by the cap of all best-effort work."),
-		func(c node.SchedulerCounts) uint64 { return c.Capped }},
-	{desc("tenon_scheduler_headroom_total", "Best-effort threads that were not put on an idle core that is left to latency-sensitive work."),
-		func(c node.SchedulerCounts) uint64 { return c.Headroom }},
-	{desc("tenon_scheduler_urgent_total", "Best-effort threads that were queued before the others: they may hold what others need."),
-		func(c node.SchedulerCounts) uint64 { return c.Urgent }},
-	{desc("tenon_scheduler_pinned_total", "Best-effort threads that were queued for one CPU."),
-		func(c node.SchedulerCounts) uint64 { return c.Pinned }},
-	{desc("tenon_scheduler_drift_total", "Corrections of a CPU's recorded class."),
-		func(c node.SchedulerCounts) uint64 { return c.Drift }},
-	{desc("tenon_scheduler_long_waits_total", "Reports of threads with a long wait."),
-		func(c node.SchedulerCounts) uint64 { return c.LongWaits }},
-	{desc("tenon_scheduler_lost_total", "Reports that were lost because the ring was full."),
-		func(c node.SchedulerCounts) uint64 { return c.Lost }},
-}
+// schedulerCounts holds the metric of each field of node.SchedulerCounts with
+// the tag help, by the index of the field.
+var schedulerCounts = func() map[int]*prometheus.Desc {
+	all := map[int]*prometheus.Desc{}
+	for i := range reflect.TypeFor[node.SchedulerCounts]().NumField() {
+		tag := reflect.TypeFor[node.SchedulerCounts]().Field(i).Tag
+		if help, has := tag.Lookup("help"); has {
+			all[i] = desc("tenon_scheduler_"+cmp.Or(tag.Get("metric"), tag.Get("json"))+"_total", help)
+		}
+	}
+	return all
+}()
 
 // These are former names of the metrics, which dashboards may still use. This
 // release exports both names, the next one only the new names.
@@ -166,8 +138,9 @@ func (e emitter) scheduler(s *node.SchedulerStatus) {
 	e.time(descExpelIdle, s.ExpelIdle)
 	e.time(descHoldIdle, s.HoldIdle)
 	e.expelDelay(s.ExpelDelay)
-	for _, c := range schedulerCounts {
-		e.count(c.desc, c.of(s.SchedulerCounts))
+	counts := reflect.ValueOf(s.SchedulerCounts)
+	for i, d := range schedulerCounts {
+		e.count(d, counts.Field(i).Uint())
 	}
 	e.count(descKicks, s.KicksExpel, "expel")
 	e.count(descKicks, s.KicksWake-min(s.KicksTimer, s.KicksWake), "wake")

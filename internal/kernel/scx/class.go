@@ -5,38 +5,29 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
+
+	"tenon.sh/tenon/internal/model/node"
 )
 
 // A Class says how the scheduler treats the threads of a cgroup. A thread with
 // the policy SCHED_EXT is scheduled as BE, even in a cgroup of another class.
 // In cgroups of class BE, all threads should have this policy. The scheduler
 // reports those that do not have it (Stray).
-type Class uint8
+type Class = node.SchedulerClass
 
 // The classes. Kernel threads, and threads in cgroups without a class, are
-// Normal: they are not BE and do not keep BE away.
+// Normal: they are not BE and do not keep BE away. So is the zero Class.
 const (
-	Normal Class = iota
-	BE
-	LS  // runs before BE on its CPU; BE may run on the sibling
-	LSX // runs before BE on its CPU, and BE must leave the sibling (Params.SMTRule)
-
-	classes = int(LSX) + 1
+	Normal = node.SchedulerNormal
+	BE     = node.SchedulerBE
+	LS     = node.SchedulerLS  // runs before BE on its CPU; BE may run on the sibling
+	LSX    = node.SchedulerLSX // runs before BE on its CPU, and BE must leave the sibling (Params.SMTRule)
 )
 
-// String returns the name of the class.
-func (c Class) String() string {
-	switch c {
-	case Normal:
-		return "NORMAL"
-	case BE:
-		return "BE"
-	case LS:
-		return "LS"
-	case LSX:
-		return "LSX"
-	}
-	return fmt.Sprintf("class %d", uint8(c))
+// kernelClass holds the number of each class in the BPF program.
+var kernelClass = map[Class]scheduler613QosClass{
+	"": scheduler613QosClassQOS_NORMAL, Normal: scheduler613QosClassQOS_NORMAL,
+	BE: scheduler613QosClassQOS_BE, LS: scheduler613QosClassQOS_LS, LSX: scheduler613QosClassQOS_LSX,
 }
 
 // Slots is the number of slots. Each slot has a weight, a quota and a run time.
@@ -49,19 +40,6 @@ type Group struct {
 	Cgroup uint64 // the inode number of its directory
 	Class  Class
 	Pod    int // slot of its pod, 0 to Slots-1; ignored unless Class is BE
-}
-
-// kernel returns the number of the class in the BPF program.
-func (c Class) kernel() scheduler613QosClass {
-	switch c {
-	case BE:
-		return scheduler613QosClassQOS_BE
-	case LS:
-		return scheduler613QosClassQOS_LS
-	case LSX:
-		return scheduler613QosClassQOS_LSX
-	}
-	return scheduler613QosClassQOS_NORMAL
 }
 
 // Classify replaces all groups. It writes only the differences, so frequent
@@ -83,10 +61,11 @@ func (s *Scheduler) classify(groups []Group) (err error) {
 	}
 	wanted := make(map[uint64]scheduler613ScxGroup, len(groups))
 	for _, g := range groups {
-		if g.Class > LSX || g.Pod < 0 || g.Pod >= Slots {
-			return fmt.Errorf("cgroup %d: %v of pod %d: want a class and a slot below %d", g.Cgroup, g.Class, g.Pod, Slots)
+		class, known := kernelClass[g.Class]
+		if !known || g.Pod < 0 || g.Pod >= Slots {
+			return fmt.Errorf("cgroup %d: class %q of pod %d: want a class and a slot below %d", g.Cgroup, g.Class, g.Pod, Slots)
 		}
-		wanted[g.Cgroup] = scheduler613ScxGroup{Class: g.Class.kernel(), Slot: uint32(g.Pod)}
+		wanted[g.Cgroup] = scheduler613ScxGroup{Class: class, Slot: uint32(g.Pod)}
 	}
 	table, changed := s.kernel.Maps[scheduler613MapGroups], false
 	defer func() { // also after an error that left some groups added

@@ -83,7 +83,7 @@ func TestBERunsInSchedExtAndLSStaysFair(t *testing.T) {
 	run := after.Run[BE] - before.Run[BE]
 	pod := after.Pods[podA].Run - before.Pods[podA].Run
 	lsRun := after.Run[LS] - before.Run[LS]
-	t.Logf("in %v BE ran %v by its own count, %v by the hook's, %v by its pod's; LS %v and %v; %+v", took, used, run, pod, lsUsed, lsRun, after.Counts)
+	t.Logf("in %v BE ran %v by its own count, %v by the hook's, %v by its pod's; LS %v and %v; %+v", took, used, run, pod, lsUsed, lsRun, after.SchedulerCounts)
 	for what, got := range map[string]time.Duration{"hook": run, "pod": pod} {
 		if (got-used).Abs() > used/5 || used < watch/2 {
 			t.Errorf("BE used %v of %v, the %s counts %v", used, took, what, got)
@@ -120,7 +120,7 @@ func TestBENeverStartsBesideLSX(t *testing.T) {
 	before, after, took := s.statusOver(sched, watch)
 	lsx, be1 := after.Run[LSX]-before.Run[LSX], after.Run[BE]-before.Run[BE]
 	idle := after.ExpelIdle - before.ExpelIdle
-	t.Logf("in %v LSX ran %v, BE %v, expelled idle %v, hold idle %v; %+v; delays %v", took, lsx, be1, idle, after.HoldIdle-before.HoldIdle, after.Counts, after.ExpelDelay)
+	t.Logf("in %v LSX ran %v, BE %v, expelled idle %v, hold idle %v; %+v; delays %v", took, lsx, be1, idle, after.HoldIdle-before.HoldIdle, after.SchedulerCounts, after.ExpelDelay)
 	if lsx < watch/6 {
 		t.Fatalf("LSX ran only %v: the set-up of the test failed", lsx)
 	}

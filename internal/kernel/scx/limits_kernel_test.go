@@ -24,11 +24,11 @@ func TestQuotaIsEnforced(t *testing.T) {
 	before, after, took := s.statusOver(sched, watch)
 	got := after.Pods[podA].Run - before.Pods[podA].Run
 	share := float64(got) / float64(took)
-	t.Logf("quota 0.5 CPUs, got %.3f; %d periods in debt, %d parked; %+v", share, after.Pods[podA].Throttled, after.Parked, after.Counts)
+	t.Logf("quota 0.5 CPUs, got %.3f; %d periods in debt, %d parked; %+v", share, after.Pods[podA].Throttled, after.Parked, after.SchedulerCounts)
 	if share < 0.35 || share > 0.6 {
 		t.Errorf("with a quota of 0.5 CPUs the pod got %.3f", share)
 	}
-	if after.Exhausted == 0 || after.Pods[podA].Throttled == 0 {
+	if after.Throttled == 0 || after.Pods[podA].Throttled == 0 {
 		t.Error("the count of throttled periods did not grow")
 	}
 }
@@ -49,7 +49,7 @@ func TestWeightsShareACPU(t *testing.T) {
 	time.Sleep(watch / 3)
 	before, after, _ := s.statusOver(sched, 2*watch)
 	gotA, gotB := after.Pods[podA].Run-before.Pods[podA].Run, after.Pods[podB].Run-before.Pods[podB].Run
-	t.Logf("weight 100 got %v, weight 300 got %v; %+v", gotA, gotB, after.Counts)
+	t.Logf("weight 100 got %v, weight 300 got %v; %+v", gotA, gotB, after.SchedulerCounts)
 	if ratio := float64(gotB) / float64(gotA); ratio < 2.2 || ratio > 4 {
 		t.Errorf("weights 1:3, times 1:%.2f", ratio)
 	}
@@ -69,7 +69,7 @@ func TestCapOfAllBE(t *testing.T) {
 	time.Sleep(watch / 3)
 	before, after, took := s.statusOver(sched, watch)
 	cpus := float64(after.Run[BE]-before.Run[BE]) / float64(took)
-	t.Logf("cap 1.5 CPUs, got %.2f; %+v", cpus, after.Counts)
+	t.Logf("cap 1.5 CPUs, got %.2f; %+v", cpus, after.SchedulerCounts)
 	if cpus < 1.1 || cpus > 1.7 {
 		t.Errorf("with a cap of 1.5 CPUs BE got %.2f", cpus)
 	}

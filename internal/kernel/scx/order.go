@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+
+	"tenon.sh/tenon/internal/model/node"
 )
 
 // SetGroup sets the class of one cgroup, with all cgroups below it except those
@@ -23,13 +25,14 @@ func (s *Scheduler) SetGroup(g Group) error {
 }
 
 func (s *Scheduler) setGroup(g Group) error {
+	class, known := kernelClass[g.Class]
 	switch {
 	case s.closed:
 		return ErrClosed
-	case g.Class > LSX || g.Pod < 0 || g.Pod >= Slots:
-		return fmt.Errorf("%v of pod %d: want a class and a slot below %d", g.Class, g.Pod, Slots)
+	case !known || g.Pod < 0 || g.Pod >= Slots:
+		return fmt.Errorf("class %q of pod %d: want a class and a slot below %d", g.Class, g.Pod, Slots)
 	}
-	v := scheduler613ScxGroup{Class: g.Class.kernel(), Slot: uint32(g.Pod)}
+	v := scheduler613ScxGroup{Class: class, Slot: uint32(g.Pod)}
 	table := s.kernel.Maps[scheduler613MapGroups]
 	if err := table.Put(g.Cgroup, v); err != nil {
 		return fmt.Errorf("add it to the table of %d: %w", table.MaxEntries(), err)
@@ -80,8 +83,8 @@ func (s *Scheduler) Group(cgroup uint64) (Group, bool, error) {
 		return Group{}, false, fmt.Errorf("read the class of cgroup %d: %w", cgroup, err)
 	}
 	g := Group{Cgroup: cgroup, Pod: int(v.Slot)}
-	for c := Normal; c <= LSX; c++ {
-		if c.kernel() == v.Class {
+	for _, c := range node.SchedulerClasses {
+		if kernelClass[c] == v.Class {
 			g.Class = c
 		}
 	}

@@ -51,7 +51,7 @@ func TestKilledBEExitsUnderTheSMTRule(t *testing.T) {
 	time.Sleep(watch / 3)
 	before, after, took := s.statusOver(sched, watch)
 	run := after.Run[BE] - before.Run[BE]
-	t.Logf("in %v BE ran %v, by %d turns of relief; %+v", took, run, after.Relief-before.Relief, after.Counts)
+	t.Logf("in %v BE ran %v, by %d turns of relief; %+v", took, run, after.Relief-before.Relief, after.SchedulerCounts)
 	if run > took/10 {
 		t.Errorf("BE ran %v in %v beside LSX on both cores", run, took)
 	}
@@ -95,7 +95,7 @@ func TestLongWaitIsReportedBeforeTheWatchdogActs(t *testing.T) {
 			return
 		case <-time.After(time.Second):
 			st := s.status(sched)
-			t.Logf("after %v: oldest wait %v, queues %+v, %d long waits, %d starts", time.Since(begun), st.OldestWait, st.LLCs, st.LongWaits, st.Starts)
+			t.Logf("after %v: oldest wait %v, queues %+v, %d long waits, %d starts", time.Since(begun), st.OldestWait, st.Queues, st.LongWaits, st.Starts)
 		}
 	}
 	// Since Linux 7.0, the kernel's deadline server lets BE run a little.

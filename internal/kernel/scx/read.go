@@ -6,6 +6,8 @@ import (
 	"unsafe"
 
 	"github.com/cilium/ebpf"
+
+	"tenon.sh/tenon/internal/model/node"
 )
 
 // A view holds the counters of the program in mapped memory.
@@ -74,7 +76,10 @@ func (s *Scheduler) status() (Status, error) {
 		return Status{}, err
 	}
 	st := Status{
-		State: now.state, Running: now.state == enabled && now.ours(), Variant: s.variant, Since: s.since,
+		SchedulerStatus: node.SchedulerStatus{
+			State: now.state, Running: now.state == enabled && now.ours(), Variant: string(s.variant), Since: s.since,
+			Run: map[Class]time.Duration{}, ExpelDelay: make([]uint64, delayBuckets),
+		},
 		Enabled: now.schedulers, Rejected: now.rejected, Beat: time.Since(s.beat),
 	}
 	if st.Exit, err = s.readExit(); err != nil {
@@ -104,14 +109,15 @@ func (s *Scheduler) status() (Status, error) {
 			return Status{}, fmt.Errorf("read the counters of slot %d: %w", slot, err)
 		}
 		st.Pods[slot] = PodStatus{Run: time.Duration(p.RunNs), Wait: time.Duration(p.WaitNs), Throttled: p.Throttled}
+		st.Wait += st.Pods[slot].Wait
 	}
 	return st, nil
 }
 
 func (st *Status) addCPU(c *scheduler613ScxCpu) {
 	st.Idle += time.Duration(c.ClassNs[scheduler613QosClassQOS_NONE])
-	for class := Normal; class <= LSX; class++ {
-		st.Run[class] += time.Duration(c.ClassNs[class.kernel()])
+	for _, class := range node.SchedulerClasses {
+		st.Run[class] += time.Duration(c.ClassNs[kernelClass[class]])
 	}
 	st.Strayed += time.Duration(c.StrayedNs)
 	st.ExpelIdle += time.Duration(c.RefusedNs[scheduler613QosVerdictQOS_REFUSE_SMT])
@@ -131,7 +137,7 @@ func (st *Status) addCPU(c *scheduler613ScxCpu) {
 		scheduler613ScxCountSCX_RESUMED:       &st.Resumed,
 		scheduler613ScxCountSCX_PREEMPTED:     &st.Preempted,
 		scheduler613ScxCountSCX_REENQUEUED:    &st.Reenqueued,
-		scheduler613ScxCountSCX_EXHAUSTED:     &st.Exhausted,
+		scheduler613ScxCountSCX_EXHAUSTED:     &st.Throttled,
 		scheduler613ScxCountSCX_URGENT:        &st.Urgent,
 		scheduler613ScxCountSCX_PINNED:        &st.Pinned,
 		scheduler613ScxCountSCX_KICKS_PREEMPT: &st.KicksExpel,
@@ -144,16 +150,16 @@ func (st *Status) addCPU(c *scheduler613ScxCpu) {
 }
 
 func (st *Status) addShard(llc int, s *scheduler613ScxShard) {
-	if n := llc + 1 - len(st.LLCs); n > 0 {
-		st.LLCs = append(st.LLCs, make([]LLCStatus, n)...)
+	if n := llc + 1 - len(st.Queues); n > 0 {
+		st.Queues = append(st.Queues, make([]node.SchedulerQueue, n)...)
 	}
-	st.LLCs[llc].Queued += int(s.Queued)
-	st.LLCs[llc].Urgent += int(s.Urgent)
-	st.LLCs[llc].Pinned += int(s.Pinned)
+	st.Queues[llc].Waiting += int(s.Queued)
+	st.Queues[llc].Urgent += int(s.Urgent)
+	st.Queues[llc].Pinned += int(s.Pinned)
 	st.Parked += int(s.Parked)
 	st.OldestWait = max(st.OldestWait, time.Duration(s.OldestNs))
 	st.Relief += s.Relieved
 	st.Drift += s.Repaired
 	st.LongWaits += s.LongWaits
-	st.KicksReaper += s.Woken + s.Stopped
+	st.KicksTimer += s.Woken + s.Stopped
 }

@@ -54,7 +54,7 @@ func (s stage) logQueues(sched *Scheduler) {
 	if !st.Running {
 		s.Fatalf("thrown out: %v", st.Exit)
 	}
-	s.Logf("queues %+v, oldest wait %v; %+v", st.LLCs, st.OldestWait, st.Counts)
+	s.Logf("queues %+v, oldest wait %v; %+v", st.Queues, st.OldestWait, st.SchedulerCounts)
 }
 
 // TestRestrictedBEUsesIdleCPUs has three threads on one CPU, while two other

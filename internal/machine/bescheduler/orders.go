@@ -37,11 +37,6 @@ type order struct {
 // capKnob is the knob that limits all threads of the BPF scheduler together.
 var capKnob = node.Knob{File: node.FileSchedulerCap}
 
-// classOf maps each class of package node to the class in the scheduler's maps.
-var classOf = map[node.SchedulerClass]scx.Class{
-	node.SchedulerNormal: scx.Normal, node.SchedulerBE: scx.BE, node.SchedulerLS: scx.LS, node.SchedulerLSX: scx.LSX,
-}
-
 // FillOrders adds the orders of existing cgroups to a snapshot. It reads an
 // order again from the scheduler's maps if it was last read longer than
 // reread.Changed ago.
@@ -74,12 +69,7 @@ func (x *Scheduler) readBack(p node.CgroupPath) {
 		delete(x.orders.groups, p)
 		return
 	}
-	v := node.SchedulerGroup{Slot: g.Pod}
-	for name, class := range classOf {
-		if class == g.Class {
-			v.Class = name
-		}
-	}
+	v := node.SchedulerGroup{Class: g.Class, Slot: g.Pod}
 	if v.Slot > 0 {
 		pod, err := x.loaded.Pod(v.Slot)
 		if err != nil {
@@ -197,7 +187,7 @@ func (x *Scheduler) push(o order) error {
 			return err
 		}
 	}
-	return x.loaded.SetGroup(scx.Group{Cgroup: o.inode, Class: classOf[o.value.Class], Pod: o.value.Slot})
+	return x.loaded.SetGroup(scx.Group{Cgroup: o.inode, Class: o.value.Class, Pod: o.value.Slot})
 }
 
 // pushOrders gives all orders to a scheduler that has just been loaded, first those

@@ -2,7 +2,6 @@ package bescheduler
 
 import (
 	"maps"
-	"slices"
 	"time"
 
 	"tenon.sh/tenon/internal/kernel/scx"
@@ -34,7 +33,9 @@ func (x *Scheduler) lastStatus(s Program) *node.SchedulerStatus {
 	if err != nil {
 		return nil
 	}
-	return statusOf(raw, x.now())
+	v := raw.SchedulerStatus
+	v.At = x.now()
+	return &v
 }
 
 // ended records that a scheduler has ended, and its last counters.
@@ -68,35 +69,4 @@ func exitKind(k scx.ExitKind) node.ExitKind {
 		return node.ExitStall
 	}
 	return node.ExitError
-}
-
-var classNames = map[scx.Class]node.SchedulerClass{
-	scx.Normal: node.SchedulerNormal, scx.BE: node.SchedulerBE, scx.LS: node.SchedulerLS, scx.LSX: node.SchedulerLSX,
-}
-
-// statusOf converts a status of package scx to the type of package node.
-func statusOf(s scx.Status, at time.Time) *node.SchedulerStatus {
-	v := &node.SchedulerStatus{
-		At: at, State: s.State, Running: s.Running, Variant: string(s.Variant), Since: s.Since,
-		Run: map[node.SchedulerClass]time.Duration{}, Strayed: s.Strayed, Idle: s.Idle,
-		ExpelIdle: s.ExpelIdle, HoldIdle: s.HoldIdle, ExpelDelay: slices.Clone(s.ExpelDelay[:]),
-		OldestWait: s.OldestWait, Parked: s.Parked,
-		SchedulerCounts: node.SchedulerCounts{
-			Switches: s.Switches, Starts: s.Starts, Expels: s.Expels, Refusals: s.Refusals, Violations: s.Violations,
-			Races: s.Races, Resumed: s.Resumed, Relief: s.Relief, Preempted: s.Preempted, Reenqueued: s.Reenqueued,
-			Throttled: s.Exhausted, Capped: s.Capped, Headroom: s.Headroom, Urgent: s.Urgent, Pinned: s.Pinned,
-			Drift: s.Drift, LongWaits: s.LongWaits, Lost: s.Lost,
-			KicksExpel: s.KicksExpel, KicksWake: s.KicksWake, KicksTimer: s.KicksReaper,
-		},
-	}
-	for class, name := range classNames {
-		v.Run[name] = s.Run[class]
-	}
-	for _, p := range s.Pods {
-		v.Wait += p.Wait
-	}
-	for _, l := range s.LLCs {
-		v.Queues = append(v.Queues, node.SchedulerQueue{Waiting: l.Queued, Urgent: l.Urgent, Pinned: l.Pinned})
-	}
-	return v
 }

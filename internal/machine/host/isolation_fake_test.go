@@ -215,7 +215,7 @@ func (s *modelScheduler) Beat() error { return s.do(func() { s.beats++ }) }
 func (s *modelScheduler) Events() <-chan scx.Event { return s.events }
 
 func (s *modelScheduler) Status() (v scx.Status, err error) {
-	err = s.do(func() { v = scx.Status{State: "enabled", Running: true, Counts: scx.Counts{Expels: 7}} })
+	err = s.do(func() { v.State, v.Running, v.Expels = "enabled", true, 7 })
 	return v, err
 }
 

@@ -76,26 +76,28 @@ type SchedulerStatus struct {
 	Parked int              `json:"parked"`
 }
 
-// SchedulerCounts are counters of the scheduler's events.
+// SchedulerCounts are counters of the scheduler's events. A field with the tag
+// help has the metric tenon_scheduler_NAME_total, with that text. NAME is the tag
+// metric, or the name in JSON.
 type SchedulerCounts struct {
-	Switches   uint64 `json:"switches"`   // context switches
-	Starts     uint64 `json:"starts"`     // BE threads started on a CPU
-	Expels     uint64 `json:"expels"`     // BE threads taken off because an expelling thread started on the sibling
-	Refusals   uint64 `json:"refusals"`   // BE threads not started because an expelling thread ran on the sibling
-	Violations uint64 `json:"violations"` // BE threads started beside an expelling thread by mistake, and taken off at once
-	Races      uint64 `json:"races"`      // the violations in which both threads started at the same moment
-	Resumed    uint64 `json:"resumed"`    // the violations in which the kernel resumed a preempted BE thread
-	Relief     uint64 `json:"relief"`     // BE threads started beside an expelling thread because they waited too long
-	Preempted  uint64 `json:"preempted"`  // BE threads that a higher scheduling class preempted
-	Reenqueued uint64 `json:"reenqueued"` // threads queued again after another class took their CPU
-	Throttled  uint64 `json:"throttled"`  // times that a slot used up its quota
-	Capped     uint64 `json:"capped"`     // threads not started because of the cap on all BE
-	Headroom   uint64 `json:"headroom"`   // threads not placed on an idle core, because it is headroom for LS
-	Urgent     uint64 `json:"urgent"`     // threads put into the urgent queue
-	Pinned     uint64 `json:"pinned"`     // threads put into the queue of one CPU
-	Drift      uint64 `json:"drift"`      // times that the recorded class of a CPU's thread was wrong and was corrected
-	LongWaits  uint64 `json:"long_waits"` // reports of long waits
-	Lost       uint64 `json:"lost"`       // events lost because the buffer was full
+	Switches   uint64 `json:"switches" help:"Context switches that the scheduler has seen."`
+	Starts     uint64 `json:"starts" help:"Best-effort threads that were put on a CPU."`
+	Expels     uint64 `json:"expels" help:"Best-effort threads that were sent away because latency-sensitive work started on the sibling."`
+	Refusals   uint64 `json:"refusals" help:"Best-effort threads that were refused a CPU because latency-sensitive work ran on the sibling."`
+	Violations uint64 `json:"violations" help:"Best-effort threads that started beside latency-sensitive work against the rule, and were stopped."`
+	Races      uint64 `json:"races" help:"Violations in which latency-sensitive work started at the same moment."`
+	Resumed    uint64 `json:"resumed" help:"Violations in which a preempted thread resumed without a decision of the scheduler."`
+	Relief     uint64 `json:"relief" help:"Best-effort threads that were allowed beside latency-sensitive work because they had waited too long."`
+	Preempted  uint64 `json:"preempted" metric:"preemptions" help:"Best-effort threads that lost their CPU to other work."`
+	Reenqueued uint64 `json:"reenqueued" help:"Best-effort threads that were taken back from a CPU after other work took the CPU."`
+	Throttled  uint64 `json:"throttled" metric:"throttles" help:"Best-effort workloads that used up their CPU quota."`
+	Capped     uint64 `json:"capped" help:"Best-effort threads that were refused a CPU by the cap of all best-effort work."`
+	Headroom   uint64 `json:"headroom" help:"Best-effort threads that were not put on an idle core that is left to latency-sensitive work."`
+	Urgent     uint64 `json:"urgent" help:"Best-effort threads that were queued before the others: they may hold what others need."`
+	Pinned     uint64 `json:"pinned" help:"Best-effort threads that were queued for one CPU."`
+	Drift      uint64 `json:"drift" help:"Corrections of a CPU's recorded class."`
+	LongWaits  uint64 `json:"long_waits" help:"Reports of threads with a long wait."`
+	Lost       uint64 `json:"lost" help:"Reports that were lost because the ring was full."`
 	// A kick makes a CPU choose its thread again. KicksExpel counts kicks that
 	// take BE off a CPU. KicksWake counts kicks that make a CPU run BE.
 	// KicksTimer counts those of KicksWake that a timer sent.

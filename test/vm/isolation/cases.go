@@ -9,6 +9,7 @@ import (
 
 	"tenon.sh/tenon/internal/kernel/schedtrace"
 	"tenon.sh/tenon/internal/kernel/scx"
+	"tenon.sh/tenon/internal/model/node"
 )
 
 // A scene binds the workers of the LS load and of the BE load to CPUs. Each
@@ -83,9 +84,9 @@ type result struct {
 // counterChanges has the changes of the scheduler's counters in the judged
 // time.
 type counterChanges struct {
-	Variant string     `json:"variant"`
-	Exit    string     `json:"exit,omitempty"`
-	Counts  scx.Counts `json:"counts"`
+	Variant string               `json:"variant"`
+	Exit    string               `json:"exit,omitempty"`
+	Counts  node.SchedulerCounts `json:"counts"`
 }
 
 // epsilon is the largest difference of the emulator's CPU clocks within one
@@ -184,7 +185,7 @@ func (b *bench) recordUntil(r *result, from, to time.Duration, s *scx.Scheduler)
 		return nil, rules, err
 	}
 	if s != nil {
-		r.Scheduler = &counterChanges{Variant: fmt.Sprint(after.Variant), Counts: subtractCounts(after.Counts, before.Counts)}
+		r.Scheduler = &counterChanges{Variant: fmt.Sprint(after.Variant), Counts: subtractCounts(after.SchedulerCounts, before.SchedulerCounts)}
 		if !after.Running {
 			r.Scheduler.Exit = fmt.Sprintf("%+v", after.Exit)
 		}

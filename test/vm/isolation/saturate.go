@@ -10,19 +10,20 @@ import (
 
 	"tenon.sh/tenon/internal/kernel/scx"
 	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/model/node"
 )
 
 // A saturation is the state of BE and of the scheduler at the end of saturate.
 type saturation struct {
-	For         time.Duration     `json:"for_ns"`
-	Exit        string            `json:"exit,omitempty"` // reason why the scheduler ended; empty: it still runs
-	Spills      int               `json:"spills"`         // number of threads demoted to the fair class
-	Returned    int               `json:"returned"`       // number of demoted threads that came back
-	LongestWait time.Duration     `json:"longest_wait_ns"`
-	OldestWait  time.Duration     `json:"oldest_wait_ns"` // at the end
-	Counts      scx.Counts        `json:"counts"`
-	LS          []json.RawMessage `json:"ls"`
-	BE          []json.RawMessage `json:"be"`
+	For         time.Duration        `json:"for_ns"`
+	Exit        string               `json:"exit,omitempty"` // reason why the scheduler ended; empty: it still runs
+	Spills      int                  `json:"spills"`         // number of threads demoted to the fair class
+	Returned    int                  `json:"returned"`       // number of demoted threads that came back
+	LongestWait time.Duration        `json:"longest_wait_ns"`
+	OldestWait  time.Duration        `json:"oldest_wait_ns"` // at the end
+	Counts      node.SchedulerCounts `json:"counts"`
+	LS          []json.RawMessage    `json:"ls"`
+	BE          []json.RawMessage    `json:"be"`
 }
 
 // spillFor is the minimum time for which a demoted thread stays in the fair class.
@@ -56,8 +57,8 @@ func saturate(ctx context.Context, length time.Duration) error {
 	err = errors.Join(err, ls.stop())
 	status, failed := s.Status()
 	err = errors.Join(err, failed)
-	r.Counts, r.OldestWait = status.Counts, status.OldestWait
-	fmt.Printf("# %+v %+v\n", status.LLCs, status.Counts)
+	r.Counts, r.OldestWait = status.SchedulerCounts, status.OldestWait
+	fmt.Printf("# %+v %+v\n", status.Queues, status.SchedulerCounts)
 	if !status.Running {
 		r.Exit = fmt.Sprintf("%+v", status.Exit)
 	}

@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"tenon.sh/tenon/internal/kernel/scx"
+	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -67,7 +68,7 @@ func statusOf(s *scx.Scheduler) (scx.Status, error) {
 }
 
 // subtractCounts returns the difference between two readings.
-func subtractCounts(after, before scx.Counts) scx.Counts {
+func subtractCounts(after, before node.SchedulerCounts) node.SchedulerCounts {
 	a, b := reflect.ValueOf(&after).Elem(), reflect.ValueOf(before)
 	for i := range a.NumField() {
 		a.Field(i).SetUint(a.Field(i).Uint() - b.Field(i).Uint())
