@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -167,15 +166,14 @@ func (c *checker) checkMemory(path string, m node.Maybe[unit.Bytes]) {
 	}
 }
 
-// checkMatch adds the faults that package match finds. The errors of match begin with a field.
+// checkMatch adds the faults that package match finds.
 func (c *checker) checkMatch(r rule, path string) {
-	for _, err := range splitErrors(r.rule().Check()) {
-		field, problem, _ := strings.Cut(err.Error(), ": ")
-		if field == "cgroups, units, containers" && (c.badBelow(path+".cgroups") || c.badBelow(path+".units") || c.badBelow(path+".containers")) {
+	for _, f := range r.rule().Check() {
+		if f.Field == match.FieldSelectors && (c.badBelow(path+".cgroups") || c.badBelow(path+".units") || c.badBelow(path+".containers")) {
 			continue // the key was set, but refused
 		}
-		if field = join(path, field); !c.bad[field] {
-			c.fault(field, problem)
+		if field := join(path, f.Field); !c.bad[field] {
+			c.fault(field, f.Problem)
 		}
 	}
 }
@@ -186,13 +184,4 @@ func noticesOfRules(rules []rule) []string {
 		return []string{"rules: there are none, so Tenon manages only the commands that tenon run starts"}
 	}
 	return noticesOfOwnCPUs(rules)
-}
-
-// splitErrors returns the single errors that err joins.
-func splitErrors(err error) []error {
-	var joined interface{ Unwrap() []error }
-	if errors.As(err, &joined) {
-		return joined.Unwrap()
-	}
-	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"reflect"
 	"slices"
-	"strings"
 
 	"tenon.sh/tenon/internal/config/objective"
 	"tenon.sh/tenon/internal/config/syntax"
@@ -32,11 +31,15 @@ func ReadLenientJSON[T any](text string) (v T, notices, faults []Fault) {
 // An unknown key is a fault. If there is a fault, the objective is none.
 func ReadObjective(text string, class node.Class) (node.Objective, []Fault) {
 	v, _, faults := readJSON[objective.Objective](text, true, true)
-	if err := match.CheckObjective(class, v.Node()); class != "" && len(faults) == 0 && err != nil {
-		field, problem, _ := strings.Cut(strings.TrimPrefix(err.Error(), "objective."), ": ")
-		return node.Objective{}, []Fault{{Field: field, Problem: problem}}
+	if class != "" && len(faults) == 0 {
+		for _, f := range match.CheckObjective(class, v.Node()) {
+			faults = append(faults, Fault{Field: f.Field, Problem: f.Problem})
+		}
 	}
-	return v.Node(), faults
+	if len(faults) > 0 {
+		return node.Objective{}, faults
+	}
+	return v.Node(), nil
 }
 
 func readJSON[T any](text string, lenient, exact bool) (T, []Fault, []Fault) {

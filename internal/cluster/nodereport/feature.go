@@ -211,10 +211,7 @@ func condition(kind string, is bool, reason, message string) metav1.Condition {
 // Ignored describes a fault in an annotation or label of the node. The fault
 // begins with this word.
 func Ignored(fault string) string {
-	if strings.HasPrefix(fault, "annotation ") {
-		return "the node's " + fault + "; the whole annotation counts as missing"
-	}
-	return "the node's " + fault + "; it counts as missing"
+	return "the node's " + fault + "; the whole value counts as missing"
 }
 
 func configCondition(c Config, p policy.Config) metav1.Condition {

@@ -269,8 +269,8 @@ func TestTroubleIsACondition(t *testing.T) {
 // in the ConfigMap and in the annotations and labels of the node.
 func TestAFaultOfTheNodeDoesNotBlameTheConfigMap(t *testing.T) {
 	const (
-		reserved = "the node's annotation node.koordinator.sh/reservation.reservedCPUs: \"a\": want CPUs such as 0-1,8; the whole annotation counts as missing"
-		ratio    = "the node's label r: \"2\": want a number from 0 to 1; it counts as missing"
+		reserved = "the node's annotation node.koordinator.sh/reservation.reservedCPUs: \"a\": want CPUs such as 0-1,8; the whole value counts as missing"
+		ratio    = "the node's label r: \"2\": want a number from 0 to 1; the whole value counts as missing"
 		key      = "ConfigMap a/b: resource-qos-config: not JSON; the last valid values hold"
 	)
 	ignored := []string{Ignored(`annotation node.koordinator.sh/reservation.reservedCPUs: "a": want CPUs such as 0-1,8`), Ignored(`label r: "2": want a number from 0 to 1`)}

@@ -27,8 +27,8 @@ func TestContainersAreFoundByNameAndByLabel(t *testing.T) {
 		"docker-1.scope":             "",
 	} {
 		rules := []Rule{{Name: "r", Class: node.BE, Containers: []string{pattern}}}
-		if err := rules[0].Check(); err != nil {
-			t.Errorf("%s: %v", pattern, err)
+		if faults := rules[0].Check(); len(faults) > 0 {
+			t.Errorf("%s: %v", pattern, faults)
 		}
 		workloads, _ := Workloads(rules, groups)
 		var got []string
@@ -58,9 +58,9 @@ func TestBadGlobsOverContainersAreRefused(t *testing.T) {
 		"web-[1":   "want ] after [",
 		"a=[z-a]b": "z-a is no range: want the smaller character first",
 	} {
-		err := Rule{Name: "r", Class: node.BE, Containers: []string{pattern}}.Check()
-		if err == nil || !strings.HasSuffix(err.Error(), want) || !strings.HasPrefix(err.Error(), "containers[0]: ") {
-			t.Errorf("%q: got %v, want %s", pattern, err, want)
+		faults := Rule{Name: "r", Class: node.BE, Containers: []string{pattern}}.Check()
+		if len(faults) != 1 || faults[0].Field != "containers[0]" || !strings.HasSuffix(faults[0].Problem, want) {
+			t.Errorf("%q: got %v, want %s", pattern, faults, want)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package match
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -65,71 +64,78 @@ const (
 	maxDelay = time.Second
 )
 
-// Check returns all faults of the rule, joined. Each error begins with the name
-// of the field. The function Workloads expects checked rules.
-func (r Rule) Check() error {
-	var faults []error
-	add := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if r.Name == "" {
-		add("name: want a name")
-	}
-	if !slices.Contains(node.Classes, r.Class) {
-		add("class: %q: want one of %v", r.Class, node.Classes)
-	}
-	if len(r.Cgroups)+len(r.Units)+len(r.Containers) == 0 {
-		add("cgroups, units, containers: want at least one of them")
-	}
-	for i, pattern := range r.Cgroups {
-		if err := checkPath(pattern); err != nil {
-			add("cgroups[%d]: %q: %w", i, pattern, err)
-		}
-	}
-	for i, pattern := range r.Units {
-		if err := checkUnit(pattern); err != nil {
-			add("units[%d]: %q: %w", i, pattern, err)
-		}
-	}
-	for i, pattern := range r.Containers {
-		if err := checkContainer(pattern); err != nil {
-			add("containers[%d]: %q: %w", i, pattern, err)
-		}
-	}
-	faults = append(faults, checkAmounts("cpu", r.CPURequest, r.CPULimit), checkAmounts("memory", r.MemoryRequest, r.MemoryLimit))
-	if r.Priority < math.MinInt32 || r.Priority > math.MaxInt32 {
-		add("priority: %d: want a whole number from %d to %d", r.Priority, math.MinInt32, math.MaxInt32)
-	}
-	if err := CheckObjective(r.Class, r.Objective); err != nil {
-		faults = append(faults, err)
-	}
-	return errors.Join(faults...)
+// A Fault is a mistake in one field of a rule.
+type Fault struct {
+	Field   string // dotted path of the key, such as "cgroups[1]"
+	Problem string // the wrong value and the accepted values
 }
 
-// CheckObjective returns the fault of an objective of a workload of the given
-// class, or nil. The error begins with the name of the field. The function is
-// the same for rules and for pods.
-func CheckObjective(class node.Class, o node.Objective) error {
+// Check returns all faults of the rule. The function Workloads expects checked
+// rules.
+func (r Rule) Check() (faults []Fault) {
+	add := func(field, format string, args ...any) {
+		faults = append(faults, Fault{field, fmt.Sprintf(format, args...)})
+	}
+	if r.Name == "" {
+		add("name", "want a name")
+	}
+	if !slices.Contains(node.Classes, r.Class) {
+		add("class", "%q: want one of %v", r.Class, node.Classes)
+	}
+	if len(r.Cgroups)+len(r.Units)+len(r.Containers) == 0 {
+		add(FieldSelectors, "want at least one of them")
+	}
+	for _, list := range []struct {
+		field    string
+		patterns []string
+		check    func(string) error
+	}{{"cgroups", r.Cgroups, checkPath}, {"units", r.Units, checkUnit}, {"containers", r.Containers, checkContainer}} {
+		for i, pattern := range list.patterns {
+			if err := list.check(pattern); err != nil {
+				add(fmt.Sprintf("%s[%d]", list.field, i), "%q: %v", pattern, err)
+			}
+		}
+	}
+	faults = append(faults, checkAmounts("cpu", r.CPURequest, r.CPULimit)...)
+	faults = append(faults, checkAmounts("memory", r.MemoryRequest, r.MemoryLimit)...)
+	if r.Priority < math.MinInt32 || r.Priority > math.MaxInt32 {
+		add("priority", "%d: want a whole number from %d to %d", r.Priority, math.MinInt32, math.MaxInt32)
+	}
+	for _, f := range CheckObjective(r.Class, r.Objective) {
+		add("objective."+f.Field, "%s", f.Problem)
+	}
+	return faults
+}
+
+// FieldSelectors is the field of the fault of a rule that selects nothing.
+const FieldSelectors = "cgroups, units, containers"
+
+// CheckObjective returns the faults of an objective of a workload of the given
+// class. The function is the same for rules and for pods.
+func CheckObjective(class node.Class, o node.Objective) []Fault {
+	const field = "runQueueDelay"
 	delay, wanted := o.RunQueueDelay.Value()
 	switch {
 	case !wanted:
 		return nil
 	case delay < minDelay || delay > maxDelay:
-		return fmt.Errorf("objective.runQueueDelay: %v: want %v to %v", delay, minDelay, maxDelay)
+		return []Fault{{field, fmt.Sprintf("%v: want %v to %v", delay, minDelay, maxDelay)}}
 	case !class.Sensitive():
-		return fmt.Errorf("objective.runQueueDelay: %v: want it for LSE, LSR or LS only: class %s has no latency objective", delay, class)
+		return []Fault{{field, fmt.Sprintf("%v: want it for LSE, LSR or LS only: class %s has no latency objective", delay, class)}}
 	}
 	return nil
 }
 
-func checkAmounts[T unit.MilliCPU | unit.Bytes](resource string, request, limit node.Maybe[T]) error {
+func checkAmounts[T unit.MilliCPU | unit.Bytes](resource string, request, limit node.Maybe[T]) []Fault {
 	asked, hasRequest := request.Value()
 	most, hasLimit := limit.Value()
 	switch {
 	case hasLimit && most <= 0:
-		return fmt.Errorf("limits.%s: %v: want more than 0", resource, most)
+		return []Fault{{"limits." + resource, fmt.Sprintf("%v: want more than 0", most)}}
 	case hasRequest && asked < 0:
-		return fmt.Errorf("requests.%s: %v: want 0 or more", resource, asked)
+		return []Fault{{"requests." + resource, fmt.Sprintf("%v: want 0 or more", asked)}}
 	case hasRequest && hasLimit && asked > most:
-		return fmt.Errorf("requests.%s: %v: want no more than limits.%s, %v", resource, asked, resource, most)
+		return []Fault{{"requests." + resource, fmt.Sprintf("%v: want no more than limits.%s, %v", asked, resource, most)}}
 	}
 	return nil
 }
