@@ -7,11 +7,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"tenon.sh/tenon/internal/lab/work"
 )
 
 // TestWrongFlagsAreRefusedBeforeTheExperiment checks the whole errors of wrong
 // command lines. The context of the commands has ended, so that no experiment
-// begins. AFILE is a file.
+// begins. AFILE is a file, and SERVICES the list of services.
 func TestWrongFlagsAreRefusedBeforeTheExperiment(t *testing.T) {
 	t.Chdir(t.TempDir())
 	file := filepath.Join(t.TempDir(), "file")
@@ -98,9 +100,9 @@ func TestWrongFlagsAreRefusedBeforeTheExperiment(t *testing.T) {
 		{"colocation --batch xz --modes exclusive,default-65", "mode default-65 paces ffmpeg: leave it out with --modes"},
 
 		// Names that are no programs.
-		{"colocation --service rediss", `--service "rediss": no program of this name is on the PATH, and it is none of nginx, redis, memcached, postgres, self: did you mean redis?`},
-		{"colocation --service foo", `--service "foo": no program of this name is on the PATH, and it is none of nginx, redis, memcached, postgres, self`},
-		{"colocation --service true", `--service "true" is a command, not one of nginx, redis, memcached, postgres, self, so it needs --load: where the service listens, *`},
+		{"colocation --service rediss", `--service "rediss": no program of this name is on the PATH, and it is none of SERVICES: did you mean redis?`},
+		{"colocation --service foo", `--service "foo": no program of this name is on the PATH, and it is none of SERVICES`},
+		{"colocation --service true", `--service "true" is a command, not one of SERVICES, so it needs --load: where the service listens, *`},
 		{"colocation --batch memor", `--batch "memor": no program of this name is on the PATH, and it is none of ffmpeg, xz, compile, memory: did you mean memory?`},
 
 		// Texts that are no numbers.
@@ -111,6 +113,7 @@ func TestWrongFlagsAreRefusedBeforeTheExperiment(t *testing.T) {
 		{"concurrency --once=maybe", `invalid argument "maybe" for "--once" flag: want true or false: see tenon lab concurrency --help`},
 		{"concurrency --limits -2", `--limits: cpu amount "-2": *`},
 	} {
+		c.want = strings.ReplaceAll(c.want, "SERVICES", strings.Join(work.Services, ", "))
 		args := append([]string{"lab"}, strings.Fields(c.line)...)
 		for i := range args {
 			args[i] = strings.ReplaceAll(strings.ReplaceAll(args[i], "AFILE", file), "EMPTY", "")

@@ -209,7 +209,7 @@ func TestFaultsOfOwnWorkloadsAreNamed(t *testing.T) {
 		w    work.Workloads
 		want string
 	}{
-		"no load":           {work.Workloads{Service: "./server"}, `--service "./server" is a command, not one of nginx, redis, memcached, postgres, self, so it needs --load: where the service listens`},
+		"no load":           {work.Workloads{Service: "./server"}, `--service "./server" is a command, not one of ` + strings.Join(work.Services, ", ") + `, so it needs --load: where the service listens`},
 		"unknown protocol":  {work.Workloads{Service: "./server", Load: "ftp://127.0.0.1/"}, "want http://HOST[:PORT]/PATH, redis://HOST[:PORT], memcached://HOST[:PORT]"},
 		"database of redis": {work.Workloads{Service: "./server", Load: "redis://127.0.0.1/3"}, "--load: url"},
 		"no readiness":      {work.Workloads{Service: "./server", Load: "./bench 127.0.0.1"}, "add --ready"},
