@@ -11,6 +11,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/google/go-cmp/cmp"
 
+	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/report/synthetic"
 	"tenon.sh/tenon/internal/lab/stat"
@@ -37,7 +38,7 @@ func plainRuns(e Experiment, edit func(*Run)) []Run {
 			p99 := 500 * (1 + 0.001*float64(block%3)) // some variation, so that no interval is empty
 			r := Run{Run: report.Run{
 				Index: len(runs), Block: block, Mode: mode, Length: e.Duration,
-				Latency: report.Latency{P50: 100, P75: 150, P90: 200, P99: p99, P999: 900, Max: 2000, Mean: 120},
+				Latency: load.Latency{P50: 100, P75: 150, P90: 200, P99: p99, P999: 900, Max: 2000, Mean: 120},
 				LSCPU:   0.3, CPUPercent: 99, Timeslices: 1000, DelayPerRun: 0.5, RunDelay: 500 * time.Microsecond, PSICPU: -1,
 			}}
 			if mode == report.Tenon || mode == report.Tenon65 || mode == report.Default || mode == report.Default65 || mode == report.Burstable {
@@ -245,8 +246,8 @@ func TestVoidRunsCountForNothingButAreListed(t *testing.T) {
 func TestRepeatedRunReplacesTheVoidOne(t *testing.T) {
 	e := inventExperiment(1, report.Exclusive)
 	runs := []Run{
-		{Run: report.Run{Index: 0, Mode: report.Exclusive, Length: 1, Latency: report.Latency{P99: 900}, Void: []string{"steal"}}},
-		{Run: report.Run{Index: 1, Mode: report.Exclusive, Length: 1, Latency: report.Latency{P99: 500}}},
+		{Run: report.Run{Index: 0, Mode: report.Exclusive, Length: 1, Latency: load.Latency{P99: 900}, Void: []string{"steal"}}},
+		{Run: report.Run{Index: 1, Mode: report.Exclusive, Length: 1, Latency: load.Latency{P99: 500}}},
 	}
 	if got := analyse(e, runs).Modes[report.Exclusive]; got.P99 != 500 || got.Runs != 1 || got.Void != 1 {
 		t.Errorf("P99 %v from %d runs, %d void; want 500 from 1, 1 void", got.P99, got.Runs, got.Void)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/stat"
 	"tenon.sh/tenon/internal/lab/textlayout"
@@ -26,7 +27,7 @@ func literalKernelQOS() (Experiment, []Run) {
 			factor := []float64{1, 2, 1.1, 1.05}[i]
 			r := Run{Run: report.Run{
 				Index: len(runs), Block: block, Mode: m, Length: 10 * time.Second, PSICPU: -1,
-				Latency:    report.Latency{P50: 200 * slow * factor, P75: 300 * slow * factor, P90: 400 * slow * factor, P99: 1000 * slow * factor, P999: 2000, Max: 3000, Mean: 250},
+				Latency:    load.Latency{P50: 200 * slow * factor, P75: 300 * slow * factor, P90: 400 * slow * factor, P99: 1000 * slow * factor, P999: 2000, Max: 3000, Mean: 250},
 				CPUPercent: []float64{25, 98, 97, 60}[i], LSCPU: 1, BECPU: float64(i), FramesPerS: 10 * float64(i),
 				Timeslices: 1000, DelayPerRun: 2 * factor, RunDelay: time.Duration(2000*factor) * time.Microsecond,
 			}, Traced: &Traced{

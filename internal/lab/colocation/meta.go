@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/stat"
 	"tenon.sh/tenon/internal/lab/textlayout"
@@ -66,16 +67,16 @@ type metaMeasure struct {
 
 var metaMeasures = []metaMeasure{
 	{report.P90, false}, {report.Mean, false}, {report.P99, false},
-	{ofAll("P90", func(l report.Latency) float64 { return l.P90 }), true},
-	{ofAll("mean", func(l report.Latency) float64 { return l.Mean }), true},
-	{ofAll("P99", func(l report.Latency) float64 { return l.P99 }), true},
+	{ofAll("P90", func(l load.Latency) float64 { return l.P90 }), true},
+	{ofAll("mean", func(l load.Latency) float64 { return l.Mean }), true},
+	{ofAll("P99", func(l load.Latency) float64 { return l.P99 }), true},
 	{report.WaitingTime, false}, {frames, false},
 }
 
 // ofAll returns a latency of all requests. The other latencies leave out the
 // requests that were due while the client did not run. These may be a tenth of
 // all requests, so a limit on the other P90 is no limit on this one.
-func ofAll(name string, of func(report.Latency) float64) report.Measure {
+func ofAll(name string, of func(load.Latency) float64) report.Measure {
 	return report.Measure{Name: name + " of all requests", Of: func(r report.Run) float64 {
 		if r.WithStalls == nil {
 			return math.NaN()

@@ -61,8 +61,8 @@ func Fill(r *report.Run, m Measurement, psi bool, tested int) {
 
 func fillOpen(r *report.Run, c *load.Result) {
 	r.Length = c.Length
-	r.Latency, r.ClientLag = report.Latency(c.Latency), report.Latency(c.Lag)
-	all := report.Latency(c.WithStalls)
+	r.Latency, r.ClientLag = c.Latency, c.Lag
+	all := c.WithStalls
 	r.WithStalls = &all
 	r.Requests, r.ClientCPU = c.Completed, c.BusyRatio
 	r.Errors = errorCounts(c.Errors.ByKind())
@@ -76,7 +76,7 @@ func fillOpen(r *report.Run, c *load.Result) {
 }
 
 func fillWrk(r *report.Run, w *wrk.Result) {
-	r.Latency, r.Requests = report.Latency(w.Latency), w.Requests
+	r.Latency, r.Requests = w.Latency, w.Requests
 	r.Errors = errorCounts(map[string]int64{
 		"connect": w.SocketErrors.Connect, "write": w.SocketErrors.Write, "read": w.SocketErrors.Read,
 		"status": w.NonSuccess, "timeout": w.SocketErrors.Timeout,

@@ -84,9 +84,10 @@ func (p Packed) record(v int64) {
 	_ = p.RecordValue(min(max(v, 1), p.HighestTrackableValue()))
 }
 
-// latencyOf summarises h. The values of h are in the given unit.
-func latencyOf(h Histogram, unit time.Duration) Latency {
-	if h.TotalCount() == 0 {
+// LatencyOf summarises a histogram of values in the given unit. If it is nil or
+// empty, all figures are 0.
+func LatencyOf(h *hdrhistogram.Histogram, unit time.Duration) Latency {
+	if h == nil || h.TotalCount() == 0 {
 		return Latency{}
 	}
 	scale := float64(unit) / float64(time.Microsecond)

@@ -46,8 +46,8 @@ func (r *Result) Discard(warmup time.Duration) error {
 	r.AchievedRate = float64(answered) / length.Seconds()
 	r.BusyRatio = busy.Seconds() / (length.Seconds() * float64(max(r.CPUs.Len(), 1)))
 	r.LatencyHistogram, r.LagHistogram = latency, lag
-	r.WithStalls = latencyOf(all, LatencyUnit)
-	r.Latency, r.FromSend, r.Lag = latencyOf(latency, LatencyUnit), latencyOf(fromSend, LatencyUnit), latencyOf(lag, lagUnit)
+	r.WithStalls = LatencyOf(all.Histogram, LatencyUnit)
+	r.Latency, r.FromSend, r.Lag = LatencyOf(latency.Histogram, LatencyUnit), LatencyOf(fromSend.Histogram, LatencyUnit), LatencyOf(lag.Histogram, lagUnit)
 	r.judge()
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"tenon.sh/tenon/internal/decide/trials/paired"
+	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/stat"
 	"tenon.sh/tenon/internal/lab/textlayout"
 )
@@ -267,7 +268,7 @@ func (ev Evidence) summary(mode Mode, runs []Run) ModeResult {
 	m.Failed, _ = ev.Failures(mode)
 	m.WithStalls = ev.withStalls(mode)
 	if h := ev.poolHistograms(mode); h != nil && h.TotalCount() > 0 {
-		all := LatencyOf(h)
+		all := load.LatencyOf(h, load.LatencyUnit)
 		m.Pooled = &all
 	}
 	return m

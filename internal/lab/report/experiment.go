@@ -10,6 +10,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"tenon.sh/tenon/internal/decide/trials/paired"
+	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -75,14 +76,14 @@ type Run struct {
 	// Warnings do not make the run void.
 	Warnings []string `json:"warnings,omitempty"`
 
-	Latency Latency `json:"latency"`
+	Latency load.Latency `json:"latency"`
 	// WithStalls is the latency of all requests, including those that Latency
 	// omits because the client did not run. It is nil in runs of older
 	// versions, which did not store it.
-	WithStalls *Latency       `json:"latency_with_stalls,omitempty"`
+	WithStalls *load.Latency  `json:"latency_with_stalls,omitempty"`
 	Requests   int64          `json:"requests"`
 	Errors     map[string]int `json:"errors,omitempty"`
-	ClientLag  Latency        `json:"client_lag"`
+	ClientLag  load.Latency   `json:"client_lag"`
 	Spoiled    float64        `json:"spoiled_ratio"`    // share of requests that were left out because the client did not run
 	ClientCPU  float64        `json:"client_cpu_ratio"` // busy share of the client's CPUs
 	CPUPercent float64        `json:"cpu_percent"`      // of the tested CPUs, by all work
@@ -132,17 +133,6 @@ func Commons[R any, P interface {
 	return runs
 }
 
-// Latency is a distribution in microseconds.
-type Latency struct {
-	P50  float64 `json:"p50_us"`
-	P75  float64 `json:"p75_us"`
-	P90  float64 `json:"p90_us"`
-	P99  float64 `json:"p99_us"`
-	P999 float64 `json:"p999_us"`
-	Max  float64 `json:"max_us"`
-	Mean float64 `json:"mean_us"`
-}
-
 // A Sample is the CPU usage on the tested CPUs at one time, in CPUs.
 type Sample struct {
 	At    time.Duration `json:"at_ns"` // since the measured part of the run began
@@ -150,16 +140,4 @@ type Sample struct {
 	BE    float64       `json:"be"`
 	Other float64       `json:"other"`
 	Limit float64       `json:"be_limit,omitempty"` // the BE quota in CPUs; 0: none
-}
-
-// LatencyOf summarises a histogram of values in microseconds.
-func LatencyOf(h *hdrhistogram.Histogram) Latency {
-	if h == nil || h.TotalCount() == 0 {
-		return Latency{}
-	}
-	at := func(p float64) float64 { return float64(h.ValueAtPercentile(p)) }
-	return Latency{
-		P50: at(50), P75: at(75), P90: at(90), P99: at(99), P999: at(99.9),
-		Max: float64(h.Max()), Mean: h.Mean(),
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/chart"
+	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/stat"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -287,7 +288,7 @@ func (a Analysis) figures() pageTable {
 	figure := func(label, unit string, text func(ModeResult) string) Row {
 		return Row{label, unit, func(r Result, m Mode) string { return text(r.Modes[m]) }}
 	}
-	pooled := func(pick func(Latency) float64) func(ModeResult) string {
+	pooled := func(pick func(load.Latency) float64) func(ModeResult) string {
 		return func(m ModeResult) string {
 			if m.Pooled == nil {
 				return Unknown
@@ -301,9 +302,9 @@ func (a Analysis) figures() pageTable {
 		figure("errors", "", func(m ModeResult) string { return countList(m.Errors) }),
 		figure("mean", "ms", func(m ModeResult) string { return Scaled(m.Mean, 1e-3, 3) }),
 		figure("max", "ms", func(m ModeResult) string { return Scaled(m.Max, 1e-3, 1) }),
-		figure("pooled P50", "ms", pooled(func(l Latency) float64 { return l.P50 })),
-		figure("pooled P99", "ms", pooled(func(l Latency) float64 { return l.P99 })),
-		figure("pooled P99.9", "ms", pooled(func(l Latency) float64 { return l.P999 })),
+		figure("pooled P50", "ms", pooled(func(l load.Latency) float64 { return l.P50 })),
+		figure("pooled P99", "ms", pooled(func(l load.Latency) float64 { return l.P99 })),
+		figure("pooled P99.9", "ms", pooled(func(l load.Latency) float64 { return l.P999 })),
 		figure("CPU %", "", func(m ModeResult) string { return FormatNumber(m.CPUPercent, 1) }),
 		figure("CPUs used by LS", "", func(m ModeResult) string { return FormatNumber(m.LSCPU, 3) }),
 		figure("CPUs used by BE", "", func(m ModeResult) string { return FormatNumber(m.BECPU, 3) }),

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 
+	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/stat"
 )
 
@@ -72,7 +73,7 @@ type ModeResult struct {
 	Mean Number `json:"mean_us"`
 	// Pooled is computed from the sum of the histograms of all valid runs. It
 	// is null if the client has no histograms.
-	Pooled *Latency `json:"pooled"`
+	Pooled *load.Latency `json:"pooled"`
 
 	// WithStalls is nil if no run stored the requests that were left out.
 	WithStalls *WithStalls `json:"with_client_stalls,omitempty"`

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/stat"
 	"tenon.sh/tenon/internal/lab/textlayout"
 )
@@ -204,7 +205,7 @@ const minShare, unequalShares = 0.01, 1.25
 // withStalls summarises the latencies of all requests of a mode, also of those
 // that stalls of the client spoiled. If no run stored these, it returns nil.
 func (ev Evidence) withStalls(mode Mode) *WithStalls {
-	all := func(of func(Latency) float64) Number {
+	all := func(of func(load.Latency) float64) Number {
 		return Number(stat.Median(ev.Sample(mode, func(r Run) float64 {
 			if r.WithStalls == nil {
 				return math.NaN()
@@ -214,9 +215,9 @@ func (ev Evidence) withStalls(mode Mode) *WithStalls {
 	}
 	w := &WithStalls{
 		LeftOut: Number(stat.Median(ev.Sample(mode, func(r Run) float64 { return KnownOrNaN(r.Spoiled, r.WithStalls != nil) }))),
-		P50:     all(func(l Latency) float64 { return l.P50 }), P90: all(func(l Latency) float64 { return l.P90 }),
-		P99: all(func(l Latency) float64 { return l.P99 }), P999: all(func(l Latency) float64 { return l.P999 }),
-		Mean: all(func(l Latency) float64 { return l.Mean }),
+		P50:     all(func(l load.Latency) float64 { return l.P50 }), P90: all(func(l load.Latency) float64 { return l.P90 }),
+		P99: all(func(l load.Latency) float64 { return l.P99 }), P999: all(func(l load.Latency) float64 { return l.P999 }),
+		Mean: all(func(l load.Latency) float64 { return l.Mean }),
 	}
 	if !w.P50.Known() {
 		return nil

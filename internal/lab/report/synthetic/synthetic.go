@@ -9,6 +9,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -94,8 +95,8 @@ func (s shape) run(e report.Experiment, mode report.Mode, index, block int, stat
 	r := report.Run{
 		Index: index, Block: block, Mode: mode,
 		Started: e.Started.Add(time.Duration(index) * 30 * time.Second), Length: e.Duration, Warmup: 3 * time.Second,
-		Latency: report.LatencyOf(h), Histogram: h, Requests: h.TotalCount(),
-		ClientLag: report.Latency{P50: 1, P75: 2, P90: 3, P99: 6, P999: 20, Max: 60, Mean: 1.5}, ClientCPU: 0.31,
+		Latency: load.LatencyOf(h, load.LatencyUnit), Histogram: h, Requests: h.TotalCount(),
+		ClientLag: load.Latency{P50: 1, P75: 2, P90: 3, P99: 6, P999: 20, Max: 60, Mean: 1.5}, ClientCPU: 0.31,
 		LSCPU: ls, BECPU: s.be, OtherCPU: 0.006, CPUPercent: 100 * min(ls+s.be+0.006, 1), StealRatio: 0.001,
 		FramesPerS: s.be * s.framesPerCPU * (1 + 0.01*rng.NormFloat64()), BEThrottled: time.Duration(s.beThrottled * float64(e.Duration)),
 		Timeslices: 400_000, DelayPerRun: s.delay * math.Exp(0.03*rng.NormFloat64()), PSICPU: -1,
