@@ -11,9 +11,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"syscall"
+	"testing/fstest"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -49,11 +51,11 @@ func Exists(dir string) bool {
 // the analysis starts. dir may also be the path of an archive with another
 // name, such as a submission. Errors name the archive.
 func Open(dir string) (fs.FS, error) {
-	path := filepath.Join(dir, Name)
+	name := filepath.Join(dir, Name)
 	if info, err := os.Stat(dir); err == nil && info.Mode().IsRegular() {
-		path = dir
+		name = dir
 	}
-	f, err := os.Open(path)
+	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return os.DirFS(dir), nil
 	}
@@ -157,13 +159,13 @@ func MakeFolder(dir, sub string) error {
 
 // read unpacks an archive. An archive of an experiment contains no links and no
 // devices, so read accepts only regular files with relative paths.
-func read(from io.Reader, most bounds) (memory, error) {
+func read(from io.Reader, most bounds) (fstest.MapFS, error) {
 	unzip, err := zstd.NewReader(from, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(most.window))
 	if err != nil {
-		return memory{}, err
+		return nil, err
 	}
 	defer unzip.Close()
-	m := newMemory()
+	m, files := fstest.MapFS{}, 0
 	left, unpacked := most.bytes, tar.NewReader(unzip)
 	for {
 		h, err := unpacked.Next()
@@ -171,42 +173,60 @@ func read(from io.Reader, most bounds) (memory, error) {
 			break
 		}
 		if err != nil {
-			return memory{}, explainDamage(err)
+			return nil, explainDamage(err)
 		}
 		if h.Typeflag == tar.TypeDir && fs.ValidPath(strings.TrimSuffix(h.Name, "/")) {
 			continue // GNU tar also writes entries for folders
 		}
 		if h.Typeflag != tar.TypeReg {
-			return memory{}, fmt.Errorf("entry %.200q is not a regular file (type %q)", h.Name, h.Typeflag)
+			return nil, fmt.Errorf("entry %.200q is not a regular file (type %q)", h.Name, h.Typeflag)
 		}
-		if len(m.files) == most.files {
-			return memory{}, fmt.Errorf("more than %d files", most.files)
+		if files++; files > most.files {
+			return nil, fmt.Errorf("more than %d files", most.files)
 		}
 		if h.Size > left {
-			return memory{}, fmt.Errorf("entry %.200q has %d bytes: more than %d bytes in all", h.Name, h.Size, most.bytes)
+			return nil, fmt.Errorf("entry %.200q has %d bytes: more than %d bytes in all", h.Name, h.Size, most.bytes)
 		}
 		left -= h.Size
 		data, err := io.ReadAll(unpacked)
 		if err != nil {
-			return memory{}, fmt.Errorf("entry %.200q: %w", h.Name, explainDamage(err))
+			return nil, fmt.Errorf("entry %.200q: %w", h.Name, explainDamage(err))
 		}
-		if err := m.add(h.Name, data, h.FileInfo().Mode().Perm()); err != nil {
-			return memory{}, err
+		if err := add(m, h.Name, data, h.FileInfo().Mode().Perm()); err != nil {
+			return nil, err
 		}
 	}
 	// The decompressor verifies its checksum at the end of the frame. The frame
 	// ends after the tar file, and GNU tar fills the space between the two ends
 	// with zeros.
 	if rest, err := io.ReadAll(io.LimitReader(unzip, 1<<20)); err != nil {
-		return memory{}, explainDamage(err)
+		return nil, explainDamage(err)
 	} else if len(rest) == 1<<20 || len(bytes.Trim(rest, "\x00")) > 0 {
-		return memory{}, errors.New("more data after the end of the tar file")
+		return nil, errors.New("more data after the end of the tar file")
 	}
-	if len(m.files) == 0 {
-		return memory{}, errors.New("no file in it: is it a tar file compressed with zstd?")
+	if files == 0 {
+		return nil, errors.New("no file in it: is it a tar file compressed with zstd?")
 	}
-	m.list()
 	return m, nil
+}
+
+// add adds a file and the folders above it. It refuses a path that leads out of the
+// folder, a path that exists already, and a path below another file.
+func add(m fstest.MapFS, name string, data []byte, perm fs.FileMode) error {
+	if !fs.ValidPath(name) || name == "." || strings.Contains(name, `\`) {
+		return fmt.Errorf("entry %.200q: want a relative path without the elements . and .. in it", name)
+	}
+	if m[name] != nil {
+		return fmt.Errorf("entry %.200q is there twice", name)
+	}
+	for above := path.Dir(name); above != "."; above = path.Dir(above) {
+		if m[above] != nil && !m[above].Mode.IsDir() {
+			return fmt.Errorf("entry %.200q lies below the file %.200q", name, above)
+		}
+		m[above] = &fstest.MapFile{Mode: fs.ModeDir | 0o755}
+	}
+	m[name] = &fstest.MapFile{Data: data, Mode: perm}
+	return nil
 }
 
 // explainDamage explains an error of the decompressor or of the tar reader.

@@ -119,33 +119,21 @@ func exists(path ...string) bool {
 	return err == nil
 }
 
-// create writes the archive to a temporary file and reads it back. Then it
-// gives the file its final name.
-func create(dir string, names []string) (err error) {
-	f, err := os.CreateTemp(dir, "."+Name+".tmp-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(f.Name())
+// create writes the archive, and reads it back before it gets its name.
+func create(dir string, names []string) error {
+	return atomically(filepath.Join(dir, Name), func(f *os.File) error {
+		if err := write(f, dir, names); err != nil {
+			return err
 		}
-	}()
-	err = write(f, dir, names)
-	if err == nil {
-		_, err = f.Seek(0, io.SeekStart)
-	}
-	var raw memory
-	if err == nil {
-		raw, err = read(f, most)
-	}
-	if err == nil {
-		err = compareFiles(dir, names, raw)
-	}
-	if err := errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), filepath.Join(dir, Name))
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+		raw, err := read(f, most)
+		if err != nil {
+			return err
+		}
+		return compareFiles(dir, names, raw)
+	})
 }
 
 // write packs the files of dir. The result does not depend on the time, the
@@ -156,20 +144,31 @@ func write(to io.Writer, dir string, names []string) error {
 
 // WriteFile packs files that are in memory into an archive at a path. The same
 // files give the same archive.
-func WriteFile(path string, files map[string][]byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".tmp-*")
+func WriteFile(path string, files map[string][]byte) error {
+	names := slices.SortedFunc(maps.Keys(files), compareKinds)
+	err := atomically(path, func(f *os.File) error {
+		return pack(f, names, func(name string) ([]byte, fs.FileMode, error) { return files[name], 0o644, nil })
+	})
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+// atomically writes a temporary file. If write succeeds, the file gets the name path.
+// Otherwise it is removed.
+func atomically(path string, write func(*os.File) error) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".tmp-*")
+	if err != nil {
+		return err
 	}
 	defer func() {
 		if err != nil {
 			os.Remove(f.Name())
 		}
 	}()
-	names := slices.SortedFunc(maps.Keys(files), compareKinds)
-	err = pack(f, names, func(name string) ([]byte, fs.FileMode, error) { return files[name], 0o644, nil })
-	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+	if err := errors.Join(write(f), f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
+		return err
 	}
 	return os.Rename(f.Name(), path)
 }
