@@ -70,7 +70,7 @@ func printFindings(cmd *cobra.Command, g *global, f report.Findings) error {
 	if g.output == jsonText {
 		return g.output.print(cmd.OutOrStdout(), f.Result(), "")
 	}
-	return f.WriteTable(cmd.OutOrStdout())
+	return f.Page().WriteText(cmd.OutOrStdout())
 }
 
 // labFrame returns the functions of this program for experiments with a

@@ -93,7 +93,7 @@ func runProtocol(cmd *cobra.Command, f Frame, c run.Config) (string, error) {
 		switch {
 		case o.Runs > 0:
 			if o.Findings != nil {
-				err = errors.Join(err, o.Findings.WriteTable(cmd.OutOrStdout()))
+				err = errors.Join(err, o.Findings.Page().WriteText(cmd.OutOrStdout()))
 			}
 			if err != nil {
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s has %d runs. To submit them: tenon lab submit --from %[1]s\n", c.Out, o.Runs)

@@ -18,7 +18,7 @@ var demoModes = []report.Mode{report.Exclusive, report.ExclusiveAA, report.Defau
 func endingOf(t *testing.T, e Experiment, noise float64) (title string, sentences []string) {
 	t.Helper()
 	var b bytes.Buffer
-	if err := Analyse(e, inventedRuns(e, noise)).WriteTable(&b); err != nil {
+	if err := Analyse(e, inventedRuns(e, noise)).Page().WriteText(&b); err != nil {
 		t.Fatal(err)
 	}
 	_, end, found := strings.Cut(b.String(), "\nIn short")

@@ -15,7 +15,7 @@ import (
 func htmlOf(t *testing.T, e Experiment, runs []Run) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := analysis(e, runs).WritePage(&b); err != nil {
+	if err := analysis(e, runs).Page().WriteHTML(&b); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/chart"
+	"tenon.sh/tenon/internal/lab/page"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/stat"
 	"tenon.sh/tenon/internal/lab/textlayout"
@@ -24,7 +25,7 @@ func (c fullExperiment) kernelQOSStudy() report.Study {
 	s := report.Study{
 		Title: "Kernel CPU QoS: a service beside batch work, one isolation mechanism at a time", Headline: kernelQOSHeadline, Legend: c.kernelQOSLegend,
 		Rows: c.kernelQOSRows(), Heads: true, Claims: mechanismClaims, Figures: c.figures, Plots: c.kernelQOSPlots, LeftOut: c.skippedTexts(),
-		Transcodes: true, Method: kernelQOSMethod, Details: e,
+		Setup: c.setup(), Method: page.Render(kernelQOSMethod, nil, e),
 	}
 	in := func(modes ...report.Mode) []report.Mode {
 		return slices.DeleteFunc(modes, func(m report.Mode) bool { return !slices.Contains(e.Modes, m) })
@@ -44,40 +45,35 @@ func (c fullExperiment) kernelQOSStudy() report.Study {
 
 func (c fullExperiment) kernelQOSRows() []report.Row {
 	return slices.Concat(
-		[]report.Row{{Label: "mode", Unit: "", Cell: func(_ report.Result, m report.Mode) string { return string(m) }}},
+		[]report.Row{{Name: "mode", Text: func(c report.InMode) string { return string(c.Mode) }}},
 		kernelQOSLatency("RT-P50", "p50", func(m report.ModeResult) report.Number { return m.P50 }),
 		kernelQOSLatency("RT-P75", "p75", func(m report.ModeResult) report.Number { return m.P75 }),
 		kernelQOSLatency("RT-P90", "p90", func(m report.ModeResult) report.Number { return m.P90 }),
 		kernelQOSLatency("RT-P99", "p99", func(m report.ModeResult) report.Number { return m.P99 }),
 		rowsNamed(report.LatencyRows, "CPU %", "BE frames/s", "run-queue delay"),
-		[]report.Row{
-			{Label: "  95 % interval", Unit: "", Cell: func(r report.Result, m report.Mode) string { return report.IntervalCell(r.RunDelay[m].ToExclusive, m) }},
-		},
+		[]report.Row{report.DelayInterval},
 		rowsNamed(report.LatencyRows, "waiting"),
 		[]report.Row{
-			{Label: "wake-up P90", Unit: "µs", Cell: c.tracedCell(func(t TracedResult) string { return report.FormatNumber(t.WakeP90, 1) })},
-			{Label: "BE beside LS", Unit: "", Cell: c.tracedCell(c.sharedCoreCell)},
+			{Name: "wake-up P90", Unit: "µs", Text: c.tracedCell(func(t TracedResult) string { return report.FormatNumber(t.WakeP90, 1) })},
+			{Name: "BE beside LS", Text: c.tracedCell(c.sharedCoreCell)},
 		})
 }
 
 func kernelQOSLatency(label, key string, median func(report.ModeResult) report.Number) []report.Row {
-	return []report.Row{
-		{Label: label, Unit: "ms", Cell: report.LatencyCell(key, median)},
-		{Label: "  95 % interval", Unit: "", Cell: func(r report.Result, m report.Mode) string { return report.IntervalCell(r.Ratios[m][key], m) }},
-	}
+	return []report.Row{{Name: label, Unit: "ms", Text: report.LatencyCell(key, median)}, report.LatencyInterval(key)}
 }
 
 func rowsNamed(all []report.Row, labels ...string) []report.Row {
 	var some []report.Row
 	for _, label := range labels {
-		some = append(some, all[slices.IndexFunc(all, func(r report.Row) bool { return r.Label == label })])
+		some = append(some, all[slices.IndexFunc(all, func(r report.Row) bool { return r.Name == label })])
 	}
 	return some
 }
 
-func (c fullExperiment) tracedCell(text func(TracedResult) string) func(report.Result, report.Mode) string {
-	return func(_ report.Result, m report.Mode) string {
-		if t := c.summaries[m]; t != nil {
+func (c fullExperiment) tracedCell(text func(TracedResult) string) func(report.InMode) string {
+	return func(in report.InMode) string {
+		if t := c.summaries[in.Mode]; t != nil {
 			return text(*t)
 		}
 		return report.Unknown
@@ -123,7 +119,7 @@ func (c fullExperiment) skippedTexts() []string {
 // kernelQOSPlots returns three plots of the colocation experiment, a plot of
 // the run-queue delay relative to the baseline, and two plots of the
 // scheduler's trace.
-func (c fullExperiment) kernelQOSPlots(ev report.Evidence, r report.Result, common report.CommonPlots) []report.Plot {
+func (c fullExperiment) kernelQOSPlots(ev report.Evidence, r report.Result, common report.CommonPlots) []page.Plot {
 	strips := ev.RatioStrips(r.Order, report.Exclusive, report.RunDelay)
 	ratioEnds := func(e stat.Estimate) string { return report.RatioEnd(report.IntervalOf(e)) }
 	valueEnds := func(format func(float64) string) func(stat.Estimate) string {
@@ -131,7 +127,7 @@ func (c fullExperiment) kernelQOSPlots(ev report.Evidence, r report.Result, comm
 	}
 	share := func(v float64) string { return strings.TrimSpace(fmt.Sprintf("%.3g %%", 100*v)) }
 	const besideTitle = "Share of the service’s CPU time with batch work on the same core"
-	return []report.Plot{
+	return []page.Plot{
 		common.P99Ratio,
 		{
 			Title: "Run-queue delay, ratio to exclusive within each block", Text: "The dashed line is “no change”.",
@@ -155,10 +151,10 @@ func (c fullExperiment) figures(common []report.Row) []report.Row {
 		return common
 	}
 	return append(common, []report.Row{
-		{Label: "wake-up P50", Unit: "µs", Cell: c.tracedCell(func(t TracedResult) string { return report.FormatNumber(t.WakeP50, 1) })},
-		{Label: "wake-up P90", Unit: "µs", Cell: c.tracedCell(func(t TracedResult) string { return report.FormatNumber(t.WakeP90, 1) })},
-		{Label: "wake-up P99", Unit: "µs", Cell: c.tracedCell(func(t TracedResult) string { return report.FormatNumber(t.WakeP99, 1) })},
-		{Label: "BE beside LS", Unit: "% of LS", Cell: c.tracedCell(func(t TracedResult) string { return report.Scaled(t.Beside, 100, 3) })},
-		{Label: "BE starts beside LS", Unit: "1/s", Cell: c.tracedCell(func(t TracedResult) string { return report.FormatNumber(t.StartsPerS, 1) })},
+		{Name: "wake-up P50", Unit: "µs", Text: c.tracedCell(func(t TracedResult) string { return report.FormatNumber(t.WakeP50, 1) })},
+		{Name: "wake-up P90", Unit: "µs", Text: c.tracedCell(func(t TracedResult) string { return report.FormatNumber(t.WakeP90, 1) })},
+		{Name: "wake-up P99", Unit: "µs", Text: c.tracedCell(func(t TracedResult) string { return report.FormatNumber(t.WakeP99, 1) })},
+		{Name: "BE beside LS", Unit: "% of LS", Text: c.tracedCell(func(t TracedResult) string { return report.Scaled(t.Beside, 100, 3) })},
+		{Name: "BE starts beside LS", Unit: "1/s", Text: c.tracedCell(func(t TracedResult) string { return report.FormatNumber(t.StartsPerS, 1) })},
 	}...)
 }

@@ -44,7 +44,7 @@ func literalKernelQOS() (Experiment, []Run) {
 func tableText(t *testing.T, e Experiment, runs []Run) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := analysis(e, runs).WriteTable(&b); err != nil {
+	if err := analysis(e, runs).Page().WriteText(&b); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()

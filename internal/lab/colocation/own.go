@@ -32,20 +32,20 @@ func (c fullExperiment) rows() []report.Row {
 	if c.experiment.Own == nil {
 		return rows
 	}
-	i := slices.IndexFunc(rows, func(r report.Row) bool { return r.Label == "BE frames/s" })
-	rows[i] = report.Row{Label: "BE % of alone", Cell: func(r report.Result, m report.Mode) string {
-		if !m.Spec().Batch {
+	i := slices.IndexFunc(rows, func(r report.Row) bool { return r.Name == "BE frames/s" })
+	rows[i] = report.Row{Name: "BE % of alone", Text: func(c report.InMode) string {
+		if !c.Mode.Spec().Batch {
 			return report.Unknown
 		}
-		return report.Scaled(r.Modes[m].FramesPerS, 100, 1)
+		return report.Scaled(c.Result.Modes[c.Mode].FramesPerS, 100, 1)
 	}}
 	for n, w := range c.experiment.Own.Batch {
 		i++
-		rows = slices.Insert(rows, i, report.Row{Label: fmt.Sprintf("  %.13s", w.Name), Unit: w.Unit + "/s", Cell: func(_ report.Result, m report.Mode) string {
-			if n >= len(c.medians[m]) {
+		rows = slices.Insert(rows, i, report.Row{Name: fmt.Sprintf("  %.13s", w.Name), Unit: w.Unit + "/s", Text: func(in report.InMode) string {
+			if n >= len(c.medians[in.Mode]) {
 				return report.Unknown
 			}
-			return report.FormatNumber(c.medians[m][n], 2)
+			return report.FormatNumber(c.medians[in.Mode][n], 2)
 		}})
 	}
 	return rows

@@ -94,7 +94,7 @@ func FuzzRun(f *testing.F) {
 		if _, err := json.Marshal(all.Result()); err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(all.WriteTable(io.Discard), all.WritePage(io.Discard)); err != nil {
+		if err := errors.Join(all.Page().WriteText(io.Discard), all.Page().WriteHTML(io.Discard)); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -112,7 +112,7 @@ func FuzzExperiment(f *testing.F) {
 			return
 		}
 		a := Analyse(e, nil)
-		if err := errors.Join(a.WriteTable(io.Discard), a.WritePage(io.Discard)); err != nil {
+		if err := errors.Join(a.Page().WriteText(io.Discard), a.Page().WriteHTML(io.Discard)); err != nil {
 			t.Fatal(err)
 		}
 	})

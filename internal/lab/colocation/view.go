@@ -3,10 +3,12 @@ package colocation
 import (
 	_ "embed"
 	"fmt"
+	"html/template"
 	"maps"
 	"slices"
 	"time"
 
+	"tenon.sh/tenon/internal/lab/page"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/textlayout"
 )
@@ -22,12 +24,20 @@ func (c fullExperiment) study() report.Study {
 		Claims: func(ev report.Evidence) []report.Claim {
 			return append(claims(ev), mechanismClaims(ev)...)
 		},
-		Transcodes: c.experiment.Own == nil, Method: method, Ending: ending,
+		Setup: c.setup(), Method: template.HTML(method), Ending: ending,
 	}
 	if c.experiment.Kubernetes != nil {
-		s.Rows = append(c.rows(), report.Row{Label: "node's CPUs", Unit: "", Cell: func(r report.Result, m report.Mode) string { return report.FormatNumber(r.Modes[m].NodeMetricsCPU, 2) }})
+		s.Rows = append(c.rows(), report.Row{Name: "node's CPUs", Text: func(c report.InMode) string { return report.FormatNumber(c.Result.Modes[c.Mode].NodeMetricsCPU, 2) }})
 	}
 	return s
+}
+
+// setup says what the batch work was, unless the user brought it.
+func (c fullExperiment) setup() []page.Fact {
+	if e := c.experiment; e.Own == nil {
+		return []page.Fact{{Name: "batch work", Text: fmt.Sprintf("%d × %d threads, %s; alone %.1f frames/s with %.1f CPUs", e.BEProcesses, e.BEThreads, e.Input, e.SoloFramesPerSecond, e.SoloCPU)}}
+	}
+	return nil
 }
 
 // The two tables of the published experiment. Latencies of modes can be

@@ -68,7 +68,7 @@ var goldenCases = map[string]func() (Experiment, []Run){
 func TestTableReadsAsTheGoldenFiles(t *testing.T) {
 	for name, invent := range goldenCases {
 		var b bytes.Buffer
-		if err := analysis(invent()).WriteTable(&b); err != nil {
+		if err := analysis(invent()).Page().WriteText(&b); err != nil {
 			t.Fatal(err)
 		}
 		synthetic.CheckGolden(t, "synthetic-"+name+".table.txt", b.Bytes())
@@ -91,7 +91,7 @@ func TestTableSaysWhyTheNodesCPUsAreUnknown(t *testing.T) {
 			runs[i].NodeMetricsCPU = cpus
 		}
 		var b bytes.Buffer
-		if err := analysis(e, runs).WriteTable(&b); err != nil {
+		if err := analysis(e, runs).Page().WriteText(&b); err != nil {
 			t.Fatal(err)
 		}
 		text := strings.Join(strings.Fields(b.String()), " ")

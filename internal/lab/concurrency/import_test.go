@@ -200,7 +200,7 @@ func TestAnExperimentReadsBackAndIsNotOverwritten(t *testing.T) {
 		t.Errorf("the page has %d pictures, or NaN in it (%v)", strings.Count(string(page), "<svg"), err)
 	}
 	var table strings.Builder
-	if err := f.WriteTable(&table); err != nil || strings.Contains(table.String(), "NaN") {
+	if err := f.Page().WriteText(&table); err != nil || strings.Contains(table.String(), "NaN") {
 		t.Errorf("%v\n%s", err, table.String())
 	}
 }

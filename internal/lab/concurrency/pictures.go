@@ -11,15 +11,15 @@ import (
 
 	"tenon.sh/tenon/internal/lab/chart"
 	"tenon.sh/tenon/internal/lab/jobs"
-	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/page"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
 // colours are the styles of ways to run jobs, in the order of their names.
 var colours = []string{"--c:var(--m-default)", "--c:var(--m-tenon)", "--c:var(--m-burstable)", "--c:var(--m-solo)", "--c:var(--m-exclusive-warm)", "--c:var(--m-tenon-siblings)", "--c:var(--m-exclusive)"}
 
-func plots(r Result) []report.Plot {
-	var all []report.Plot
+func plots(r Result) []page.Plot {
+	var all []page.Plot
 	lo, hi := math.Inf(1), 0.0
 	for _, o := range r.measured {
 		if o.CPUSeconds > 0 {
@@ -27,22 +27,22 @@ func plots(r Result) []report.Plot {
 		}
 	}
 	for _, how := range ways(r) {
-		all = append(all, report.Plot{
+		all = append(all, page.Plot{
 			Title:   fmt.Sprintf("Time of a job by limit and jobs on a node: %s", how),
 			Text:    "The number is seconds a job. The shade is the CPU time of a job, on one scale for all fields: dark fields pay more CPU for the same work.",
 			Picture: heat(r, how, lo, hi),
 		})
 	}
 	all = append(all,
-		report.Plot{
+		page.Plot{
 			Title:   "CPU time of a job by the load of the node",
 			Text:    "One dot for each set of jobs that ran beside each other. If the CPU time depended on the limit or on the number of jobs, dots at one place of the axis would lie far apart.",
 			Picture: strip(r),
 		},
-		report.Plot{Title: "Time of a job by jobs on a node", Text: "A line for each way and limit; dashed lines stand at the number of cores and of CPUs.", Picture: lines(r)},
-		report.Plot{Title: "Short jobs or many jobs", Text: "A dot for each way to run the jobs: how long a job takes, and how many jobs a node ends in an hour. Up and to the left is better.", Picture: tradeOff(r)},
+		page.Plot{Title: "Time of a job by jobs on a node", Text: "A line for each way and limit; dashed lines stand at the number of cores and of CPUs.", Picture: lines(r)},
+		page.Plot{Title: "Short jobs or many jobs", Text: "A dot for each way to run the jobs: how long a job takes, and how many jobs a node ends in an hour. Up and to the left is better.", Picture: tradeOff(r)},
 	)
-	return slices.DeleteFunc(all, func(p report.Plot) bool { return p.Picture == "" })
+	return slices.DeleteFunc(all, func(p page.Plot) bool { return p.Picture == "" })
 }
 
 // ways returns the names of the ways to run jobs.

@@ -9,7 +9,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -149,17 +148,5 @@ func Open(dir string) (report.Findings, error) {
 	if err != nil {
 		return nil, err
 	}
-	return findings{Analyse(e, all)}, nil
+	return Analyse(e, all), nil
 }
-
-// findings are the result of an experiment.
-type findings struct{ result Result }
-
-// Result returns the content of result.json.
-func (f findings) Result() any { return f.result }
-
-// WriteTable prints the result for a terminal.
-func (f findings) WriteTable(w io.Writer) error { return writeTable(w, f.result) }
-
-// WritePage writes the result as one HTML page that needs no other file.
-func (f findings) WritePage(w io.Writer) error { return writePage(w, f.result) }

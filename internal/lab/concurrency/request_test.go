@@ -65,7 +65,7 @@ func TestARequestIsNoLimit(t *testing.T) {
 			t.Errorf("%s:\n%s", name, text)
 		}
 		var page strings.Builder
-		if err := writePage(&page, r); err != nil || strings.Contains(page.String(), "NaN") || strings.Contains(page.String(), "Inf") {
+		if err := r.Page().WriteHTML(&page); err != nil || strings.Contains(page.String(), "NaN") || strings.Contains(page.String(), "Inf") {
 			t.Errorf("%s: the page has NaN or Inf in it, %v", name, err)
 		}
 	}

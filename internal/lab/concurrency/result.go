@@ -40,6 +40,9 @@ type Result struct {
 	measured    []jobs.Option // the options with their estimates
 }
 
+// Result returns the content of result.json.
+func (r Result) Result() any { return r }
+
 // A VoidJob is a row that does not count.
 type VoidJob struct {
 	Host   string `json:"host"`

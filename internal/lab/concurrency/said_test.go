@@ -22,7 +22,7 @@ func at(hour int, how string, limit unit.MilliCPU) jobs.Job {
 func tableOf(t *testing.T, r Result) string {
 	t.Helper()
 	var b strings.Builder
-	if err := writeTable(&b, r); err != nil {
+	if err := r.Page().WriteText(&b); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -100,7 +100,7 @@ func TestCellsOfTheTableStayApart(t *testing.T) {
 		if memory == 0 {
 			want = memoryText(0)
 		}
-		if text := tableOf(t, Analyse(Experiment{}, []jobs.Job{j})); !strings.Contains(text, " "+want+"\n") || !strings.Contains(text, "\n a-type-with-more-than-twenty-letters ") {
+		if text := tableOf(t, Analyse(Experiment{}, []jobs.Job{j})); !strings.Contains(text, " "+want+"\n") || !strings.Contains(text, "\na-type-with-more-than-twenty-letters ") {
 			t.Errorf("%d bytes, want %q:\n%s", memory, want, text)
 		}
 	}

@@ -1,17 +1,15 @@
 package concurrency
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"tenon.sh/tenon/internal/decide/trials/paired"
 	"tenon.sh/tenon/internal/lab/jobs"
+	"tenon.sh/tenon/internal/lab/page"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/stat"
-	"tenon.sh/tenon/internal/lab/textlayout"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -183,50 +181,38 @@ func ratioText(n report.Number, span report.Interval) string {
 	return text
 }
 
-var shareHeads = []string{"how", "limit", "jobs", "time ×", "CPU time ×", "CPUs", "of limit %", "held %", "waits s/s", "moves/CPU-s", "peak MiB"}
-
 const shareLegend = "time × and CPU time ×: relative to the reference, one job alone without a limit. CPUs: the number that a job used on average, not relative: time × = CPU time × multiplied by the CPUs of the reference and divided by the CPUs of the row. held: share of the quota's periods in which a job was stopped; waits: time that the threads of a job wait for a CPU, per second; moves: changes of the CPU."
 
-func shareRows(r Result) [][]string {
-	var rows [][]string
-	for _, o := range r.Options {
-		s := o.Shares
-		if s == nil {
-			continue
+// shareColumns returns the columns of the shares. A terminal has room neither for
+// the intervals nor for the memory (wide).
+func shareColumns(wide bool) []page.Column[Option] {
+	ratio := func(n report.Interval) string {
+		if wide {
+			return ratioText(n.Estimate, n)
 		}
-		limit := report.Unknown
-		if s.OfLimit > 0 {
-			limit = report.Scaled(s.OfLimit, 100, 0)
-		}
-		rows = append(rows, []string{
-			name(o.cell()), limitOrRequest(o.Limit, o.Request), strconv.Itoa(o.Asked),
-			ratioText(s.Time.Estimate, s.Time), ratioText(s.Cost.Estimate, s.Cost), report.FormatNumber(s.CPUs, 2), limit,
-			report.Scaled(s.Throttled, 100, 0), report.FormatNumber(s.Waiting, 2), report.FormatNumber(s.Migrations, 1), strconv.FormatInt(int64(s.PeakMemory>>20), 10),
-		})
+		return report.FormatNumber(n.Estimate, 2)
 	}
-	return rows
-}
-
-// writeShares prints the shares without their intervals. The intervals are only
-// on the page.
-func writeShares(b *bytes.Buffer, r Result) {
-	rows := shareRows(r)
-	if len(rows) == 0 {
-		return
-	}
-	b.WriteString("\nWhy a job takes this time\n")
-	widths := []int{20, 6, 5, 7, 11, 10, 12, 8, 11, 12, 10}
-	for _, row := range slices.Insert(rows, 0, shareHeads) {
-		for i, cell := range row {
-			if i < len(widths)-1 { // the last column does not fit into a terminal
-				number, _, _ := strings.Cut(cell, " (")
-				fmt.Fprintf(b, " %*s", widths[i]-1, number)
+	columns := []page.Column[Option]{
+		{Name: "how", Text: func(o Option) string { return name(o.cell()) }},
+		{Name: "limit", Text: func(o Option) string { return limitOrRequest(o.Limit, o.Request) }},
+		{Name: "jobs", Text: func(o Option) string { return strconv.Itoa(o.Asked) }},
+		{Name: "time ×", Text: func(o Option) string { return ratio(o.Shares.Time) }},
+		{Name: "CPU time ×", Text: func(o Option) string { return ratio(o.Shares.Cost) }},
+		{Name: "CPUs", Text: func(o Option) string { return report.FormatNumber(o.Shares.CPUs, 2) }},
+		{Name: "of limit %", Text: func(o Option) string {
+			if !(o.Shares.OfLimit > 0) {
+				return report.Unknown
 			}
-		}
-		b.WriteByte('\n')
+			return report.Scaled(o.Shares.OfLimit, 100, 0)
+		}},
+		{Name: "held %", Text: func(o Option) string { return report.Scaled(o.Shares.Throttled, 100, 0) }},
+		{Name: "waits s/s", Text: func(o Option) string { return report.FormatNumber(o.Shares.Waiting, 2) }},
+		{Name: "moves/CPU-s", Text: func(o Option) string { return report.FormatNumber(o.Shares.Migrations, 1) }},
 	}
-	b.WriteByte('\n')
-	textlayout.Paragraph(b, "", shareLegend)
+	if wide {
+		columns = append(columns, page.Column[Option]{Name: "peak MiB", Text: func(o Option) string { return strconv.FormatInt(int64(o.Shares.PeakMemory>>20), 10) }})
+	}
+	return columns
 }
 
 func (o Option) cell() jobs.Cell {

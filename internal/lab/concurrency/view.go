@@ -1,23 +1,18 @@
 package concurrency
 
 import (
-	"bytes"
 	_ "embed"
 	"fmt"
-	"html/template"
-	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
-	"time"
 
+	"tenon.sh/tenon/internal/lab/page"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/textlayout"
 	"tenon.sh/tenon/internal/model/unit"
 )
-
-//go:embed page.html.tmpl
-var pageText string
 
 func headline(r Result) string {
 	size := "of unknown size"
@@ -74,24 +69,20 @@ func collapse(r Result) string {
 
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
-var columns = []struct {
-	name  string
-	width int
-	cell  func(Option) string
-}{
-	{"how", 20, func(o Option) string { return name(o.cell()) }},
-	{"limit", 7, func(o Option) string { return limitOrRequest(o.Limit, o.Request) }},
-	{"jobs", 6, func(o Option) string { return strconv.Itoa(o.Asked) }},
-	{"s a job", 10, func(o Option) string { return figure(o.Seconds.Estimate) }},
-	{"penalty", 9, func(o Option) string {
+var columns = []page.Column[Option]{
+	{Name: "how", Text: func(o Option) string { return name(o.cell()) }},
+	{Name: "limit", Text: func(o Option) string { return limitOrRequest(o.Limit, o.Request) }},
+	{Name: "jobs", Text: func(o Option) string { return strconv.Itoa(o.Asked) }},
+	{Name: "s a job", Text: func(o Option) string { return figure(o.Seconds.Estimate) }},
+	{Name: "penalty", Text: func(o Option) string {
 		if o.Penalty == 0 {
 			return report.Unknown
 		}
 		return report.FormatNumber(o.Penalty, 2)
 	}},
-	{"jobs/h", 9, func(o Option) string { return figure(o.Hourly.Estimate) }},
-	{"CPU-s", 9, func(o Option) string { return costText(float64(o.CPUSeconds)) }},
-	{"memory", 10, func(o Option) string { return memoryText(o.Memory) }},
+	{Name: "jobs/h", Text: func(o Option) string { return figure(o.Hourly.Estimate) }},
+	{Name: "CPU-s", Text: func(o Option) string { return costText(float64(o.CPUSeconds)) }},
+	{Name: "memory", Text: func(o Option) string { return memoryText(o.Memory) }},
 }
 
 // limitOrRequest prints a limit, or the request of jobs whose CPU is no limit.
@@ -140,54 +131,75 @@ func costText(v float64) string {
 
 const legend = "limit: req is what a job requested, of jobs whose limit is none or not known; penalty: the duration relative to that of a job alone with the same limit or request, within blocks if the jobs have them; jobs/h: of one node; CPU-s: CPU time of a job."
 
-// writeTable prints the result for a terminal of 100 columns.
-func writeTable(w io.Writer, r Result) error {
-	var b bytes.Buffer
-	textlayout.Paragraph(&b, "", headline(r))
-	textlayout.Paragraph(&b, "", explanation(r))
-	for _, text := range []string{collapse(r), memoryLine(r), controlText(r)} {
+// Page returns what the experiment shows.
+func (r Result) Page() page.Page {
+	e := r.Experiment
+	p := e.Page("How many jobs fit on a node, and with which CPU limit", "jobs.csv with a row for each job")
+	p.Warnings, p.Setup = r.Warnings, append(p.Setup, setup(e)...)
+	for _, text := range slices.Concat([]string{headline(r), explanation(r), collapse(r), memoryLine(r), controlText(r)}, answers(r)) {
 		if text != "" {
-			textlayout.Paragraph(&b, "", text)
+			p.Lead = append(p.Lead, text)
 		}
 	}
-	b.WriteByte('\n')
-	for _, line := range answers(r) {
-		textlayout.Paragraph(&b, "", line)
+	explained := slices.DeleteFunc(slices.Clone(r.Options), func(o Option) bool { return o.Shares == nil })
+	wide := page.Section{Title: "Why a job takes this time", On: page.OnlyHTML, Table: page.Down(shareColumns(true), explained), Legend: shareLegend}
+	narrow := wide
+	narrow.On, narrow.Table = page.OnlyTerminal, page.Down(shareColumns(false), explained)
+	if len(explained) == 0 {
+		wide.Legend, narrow.Legend = "", ""
 	}
-	if len(r.Options) > 0 {
-		b.WriteByte('\n')
+	p.Sections = []page.Section{
+		{Title: "All ways that were measured", Table: page.Down(columns, r.Options), Legend: legend, Plots: plots(r)},
+		narrow, wide,
+		{
+			Title: "What explains the CPU time of a job", On: page.OnlyHTML, Table: page.Down(causeColumns, r.Causes),
+			Legend: "R² is the share of the variance of the logarithm of the CPU time that lies between the groups of a variable. The adjusted share takes into account that many small groups explain much by chance.",
+		},
+		{Title: "One way beside another", Table: page.Down(pairColumns, r.Comparisons)},
+		{Title: "Why a job may cost more under some conditions", Claims: r.claims()},
+		{Title: "Void jobs", Items: voidLines(r.Void)},
+		{Title: "Left out", Items: e.Refused},
 	}
-	for _, c := range columns {
-		fmt.Fprintf(&b, "%*s", c.width, c.name)
+	return p
+}
+
+// setup says what only this experiment has.
+func setup(e Experiment) []page.Fact {
+	var facts []page.Fact
+	if len(e.Job) > 0 {
+		facts = append(facts, page.Fact{Name: "job", Text: strings.Join(e.Job, " "), Code: true})
 	}
-	b.WriteByte('\n')
-	for _, o := range r.Options {
-		for _, c := range columns {
-			fmt.Fprintf(&b, " %*s", c.width-1, c.cell(o)) // a long cell still has a blank before it
-		}
-		b.WriteByte('\n')
+	if e.Fill != "" {
+		facts = append(facts, page.Fact{Name: "filling", Text: fmt.Sprintf("%s, window %v after %v", e.Fill, e.Window, e.Warmup)})
 	}
-	b.WriteByte('\n')
-	textlayout.Paragraph(&b, "", legend)
-	writeShares(&b, r)
-	if len(r.Comparisons) > 0 {
-		b.WriteString("\nOne way beside another, same limit and jobs on a node (time of a job; CPU time)\n")
-		for _, c := range r.Comparisons {
-			fmt.Fprintf(&b, "  %s / %s, limit %s, %s: %s; %s\n", c.Of, c.To, limitOrRequest(c.Limit, c.Request), textlayout.Plural(c.Jobs, "job", "jobs"), ratioText(c.Seconds, c.SecondsSpan), ratioText(c.CPU, c.CPUSpan))
-		}
+	if len(e.Imported) > 0 {
+		facts = append(facts, page.Fact{Name: "imported", Text: strings.Join(e.Imported, ", ")})
 	}
-	if len(r.Hypotheses) > 0 {
-		b.WriteString("\nWhy a job may cost more under some conditions\n")
-		for _, h := range r.Hypotheses {
-			textlayout.Paragraph(&b, "  ", fmt.Sprintf("%s: %s. %s", h.Cause, h.Verdict, h.Figure))
-		}
+	return facts
+}
+
+var causeColumns = []page.Column[Cause]{
+	{Name: "variable", Text: func(c Cause) string { return c.Variable }},
+	{Name: "groups", Text: func(c Cause) string { return strconv.Itoa(c.Groups) }},
+	{Name: "R², %", Text: func(c Cause) string { return report.Scaled(c.Share, 100, 1) }},
+	{Name: "adjusted, %", Text: func(c Cause) string { return report.Scaled(c.Adjusted, 100, 1) }},
+}
+
+var pairColumns = []page.Column[Comparison]{
+	{Name: "of / to", Text: func(c Comparison) string { return c.Of + " / " + c.To }},
+	{Name: "limit", Text: func(c Comparison) string { return limitOrRequest(c.Limit, c.Request) }},
+	{Name: "jobs", Text: func(c Comparison) string { return strconv.Itoa(c.Jobs) }},
+	{Name: "time of a job", Text: func(c Comparison) string { return ratioText(c.Seconds, c.SecondsSpan) }},
+	{Name: "CPU time of a job", Text: func(c Comparison) string { return ratioText(c.CPU, c.CPUSpan) }},
+}
+
+// claims returns the hypotheses in the form of a page.
+func (r Result) claims() []page.Claim {
+	var all []page.Claim
+	for _, h := range r.Hypotheses {
+		all = append(all, page.Claim{Statement: capital(h.Cause), Verdict: h.Verdict, Explanation: h.Figure})
 	}
-	textlayout.List(&b, "Void jobs", voidLines(r.Void))
-	textlayout.List(&b, "Warnings", r.Warnings)
-	textlayout.List(&b, "Left out", r.Experiment.Refused)
-	textlayout.List(&b, "Caveats", r.Experiment.Caveats)
-	_, err := b.WriteTo(w)
-	return err
+	return all
 }
 
 // voidLines returns one line for each cell, host and reason. A disturbance of a
@@ -208,56 +220,4 @@ func voidLines(all []VoidJob) []string {
 		lines = append(lines, fmt.Sprintf("%s of %s on %s: %s", textlayout.Plural(count[v], "job", "jobs"), v.Cell, v.Host, v.Reason))
 	}
 	return lines
-}
-
-// A page is the data of the report's template.
-type page struct {
-	Result      Result
-	Headline    string
-	Explanation string
-	Collapse    string
-	Memory      string
-	Legend      string
-	Columns     []string
-	Rows        [][]string
-	Plots       []report.Plot
-	Control     string
-	Answers     []string
-	Void        []string
-	Shares      [][]string
-	ShareHeads  []string
-	ShareLegend string
-}
-
-// writePage writes the result as one HTML page that needs no other file.
-func writePage(w io.Writer, r Result) error {
-	tmpl, err := template.New("page").Funcs(template.FuncMap{
-		"style": report.Style,
-		"join":  strings.Join,
-		"when":  func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") },
-		"share": func(n report.Number) string { return report.Scaled(n, 100, 1) },
-		"limit": limitOrRequest,
-		"ratio": ratioText,
-	}).Parse(pageText)
-	if err != nil {
-		return fmt.Errorf("parse the page's template: %w", err)
-	}
-	p := page{Result: r, Headline: headline(r), Explanation: explanation(r), Collapse: collapse(r), Memory: memoryLine(r), Legend: legend, Plots: plots(r),
-		Control: controlText(r), Answers: answers(r), Void: voidLines(r.Void), Shares: shareRows(r), ShareHeads: shareHeads, ShareLegend: shareLegend}
-	for _, c := range columns {
-		p.Columns = append(p.Columns, c.name)
-	}
-	for _, o := range r.Options {
-		var row []string
-		for _, c := range columns {
-			row = append(row, c.cell(o))
-		}
-		p.Rows = append(p.Rows, row)
-	}
-	var b bytes.Buffer
-	if err := tmpl.Execute(&b, p); err != nil {
-		return fmt.Errorf("write the page: %w", err)
-	}
-	_, err = b.WriteTo(w)
-	return err
 }

@@ -39,7 +39,7 @@ func TestTheLegendDescribesTheTable(t *testing.T) {
 		}
 	}
 	var b bytes.Buffer
-	if err := writeTable(&b, r); err != nil {
+	if err := r.Page().WriteText(&b); err != nil {
 		t.Fatal(err)
 	}
 	text := strings.Join(strings.Fields(b.String()), " ")

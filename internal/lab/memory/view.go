@@ -11,9 +11,11 @@ import (
 
 	"tenon.sh/tenon/internal/lab/chart"
 	"tenon.sh/tenon/internal/lab/claim"
+	"tenon.sh/tenon/internal/lab/page"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/stat"
 	"tenon.sh/tenon/internal/lab/textlayout"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // A Summary is the result of one mode of the memory experiment. Its values are
@@ -87,34 +89,30 @@ func (m memoryExperiment) study() report.Study {
 		Tables: tables, Rows: m.rows(), Claims: m.claims, Figures: m.figures, Plots: m.plots,
 		Gallery: &report.Gallery{
 			Title: "Memory over time", Text: "One run of each mode: what each side holds of the memory that both may use.",
-			Legend: colours, Picture: m.picture,
+			Legend: report.AreaKey("what both may use",
+				[2]string{"ls", "pages of the service (LS)"}, [2]string{"be", "page cache of the batch work (BE)"}, [2]string{"anon", "its own memory"}),
+			Picture: m.picture,
 		},
-		Method: method, Details: m.experiment.Memory,
+		Method: page.Render(method, template.FuncMap{"mib": func(b unit.Bytes) string { return fmt.Sprintf("%d MiB", b>>20) }}, m.experiment.Memory),
 	}
 }
-
-// colours is the legend of the pictures: it says which colour stands for what.
-const colours = `<li><svg viewBox="0 0 30 10"><rect class="ls" width="30" height="10"/></svg>pages of the service (LS)</li>
-<li><svg viewBox="0 0 30 10"><rect class="be" width="30" height="10"/></svg>page cache of the batch work (BE)</li>
-<li><svg viewBox="0 0 30 10"><rect class="anon" width="30" height="10"/></svg>its own memory</li>
-<li><svg viewBox="0 0 30 10"><path class="limit" d="M0 5H30"/></svg>what both may use</li>`
 
 var tables = []report.Section{{Title: "Memory", Modes: []report.Mode{report.Exclusive, report.ExclusiveAA, report.Default, report.Tenond}}}
 
 func (m memoryExperiment) rows() []report.Row {
 	return slices.Concat(
-		slices.DeleteFunc(slices.Clone(report.LatencyRows), func(r report.Row) bool { return r.Label == "BE frames/s" || r.Label == "RT-P75" || r.Label == "RT-P90" }),
+		slices.DeleteFunc(slices.Clone(report.LatencyRows), func(r report.Row) bool { return r.Name == "BE frames/s" || r.Name == "RT-P75" || r.Name == "RT-P90" }),
 		[]report.Row{
-			{Label: "LS refaults/s", Unit: "", Cell: m.cell(func(m Summary) string { return report.FormatNumber(m.Refaults, 0) })},
-			{Label: "LS majflt/s", Unit: "", Cell: m.cell(func(m Summary) string { return report.FormatNumber(m.MajorFaults, 1) })},
-			{Label: "LS in memory", Unit: "%", Cell: m.cell(func(m Summary) string { return report.Scaled(m.LSHeld, 100, 0) })},
-			{Label: "BE MiB/s", Unit: "", Cell: m.cell(func(m Summary) string { return report.FormatNumber(m.Processed, 0) })},
+			{Name: "LS refaults/s", Text: m.cell(func(m Summary) string { return report.FormatNumber(m.Refaults, 0) })},
+			{Name: "LS majflt/s", Text: m.cell(func(m Summary) string { return report.FormatNumber(m.MajorFaults, 1) })},
+			{Name: "LS in memory", Unit: "%", Text: m.cell(func(m Summary) string { return report.Scaled(m.LSHeld, 100, 0) })},
+			{Name: "BE MiB/s", Text: m.cell(func(m Summary) string { return report.FormatNumber(m.Processed, 0) })},
 		})
 }
 
-func (m memoryExperiment) cell(text func(Summary) string) func(report.Result, report.Mode) string {
-	return func(_ report.Result, mode report.Mode) string {
-		if use, ok := m.summaries[mode]; ok {
+func (m memoryExperiment) cell(text func(Summary) string) func(report.InMode) string {
+	return func(c report.InMode) string {
+		if use, ok := m.summaries[c.Mode]; ok {
 			return text(use)
 		}
 		return report.Unknown
@@ -136,26 +134,26 @@ func (m memoryExperiment) headline(r report.Result) string {
 // rows about frames.
 func (m memoryExperiment) figures(common []report.Row) []report.Row {
 	common = slices.DeleteFunc(common, func(r report.Row) bool {
-		return strings.HasPrefix(r.Label, "BE frames") || strings.HasPrefix(r.Label, "BE share")
+		return strings.HasPrefix(r.Name, "BE frames") || strings.HasPrefix(r.Name, "BE share")
 	})
 	return append(common, []report.Row{
-		{Label: "LS refaults", Unit: "1/s", Cell: m.cell(func(m Summary) string { return report.FormatNumber(m.Refaults, 1) })},
-		{Label: "LS major faults", Unit: "1/s", Cell: m.cell(func(m Summary) string { return report.FormatNumber(m.MajorFaults, 1) })},
-		{Label: "LS pages in memory", Unit: "%", Cell: m.cell(func(m Summary) string { return report.Scaled(m.LSHeld, 100, 1) })},
-		{Label: "BE MiB/s", Unit: "", Cell: m.cell(func(m Summary) string { return report.FormatNumber(m.Processed, 1) })},
+		{Name: "LS refaults", Unit: "1/s", Text: m.cell(func(m Summary) string { return report.FormatNumber(m.Refaults, 1) })},
+		{Name: "LS major faults", Unit: "1/s", Text: m.cell(func(m Summary) string { return report.FormatNumber(m.MajorFaults, 1) })},
+		{Name: "LS pages in memory", Unit: "%", Text: m.cell(func(m Summary) string { return report.Scaled(m.LSHeld, 100, 1) })},
+		{Name: "BE MiB/s", Text: m.cell(func(m Summary) string { return report.FormatNumber(m.Processed, 1) })},
 	}...)
 }
 
 // plots returns two plots that the colocation experiment also has, and the
 // plots about memory.
-func (m memoryExperiment) plots(ev report.Evidence, r report.Result, common report.CommonPlots) []report.Plot {
+func (m memoryExperiment) plots(ev report.Evidence, r report.Result, common report.CommonPlots) []page.Plot {
 	ratios := common.P99Ratio
 	ratios.Text = fmt.Sprintf("The dashed lines are “no change” and the margin of %s.", report.Limit(r.Experiment.Margin))
-	level := func(title, text string, of report.Metric, format func(float64) string) report.Plot {
+	level := func(title, text string, of report.Metric, format func(float64) string) page.Plot {
 		ends := func(e stat.Estimate) string { return format(e.Value) }
-		return report.Plot{Title: title, Text: text, Picture: chart.Dots(ev.LevelStrips(r.Order, of), chart.Scale{Title: title, Label: title, Format: format, Ends: ends})}
+		return page.Plot{Title: title, Text: text, Picture: chart.Dots(ev.LevelStrips(r.Order, of), chart.Scale{Title: title, Label: title, Format: format, Ends: ends})}
 	}
-	return []report.Plot{
+	return []page.Plot{
 		ratios, common.P99,
 		level("Refaults of the service a second, by block", "Modes without a single refault have no dot on this logarithmic axis.", m.refaults, func(v float64) string { return fmt.Sprintf("%.3g", v) }),
 		level("MiB/s that the batch work goes through, by block", "", m.processed, func(v float64) string { return fmt.Sprintf("%.4g", v) }),

@@ -47,7 +47,7 @@ func TestMemoryTableReadsAsTheGoldenFiles(t *testing.T) {
 	for name, better := range map[string]bool{"better": true, "no-better": false} {
 		e, runs := inventExperiment(8, better)
 		var b bytes.Buffer
-		if err := Analyse(e, runs).WriteTable(&b); err != nil {
+		if err := Analyse(e, runs).Page().WriteText(&b); err != nil {
 			t.Fatal(err)
 		}
 		synthetic.CheckGolden(t, "memory-"+name+".table.txt", b.Bytes())
@@ -86,7 +86,7 @@ func TestMemoryClaimsFollowTheData(t *testing.T) {
 func TestMemoryPageShowsMemoryAndNeedsNothingElse(t *testing.T) {
 	e, runs := inventExperiment(8, true)
 	var b bytes.Buffer
-	if err := Analyse(e, runs).WritePage(&b); err != nil {
+	if err := Analyse(e, runs).Page().WriteHTML(&b); err != nil {
 		t.Fatal(err)
 	}
 	page := b.String()

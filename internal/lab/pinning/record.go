@@ -5,7 +5,6 @@
 package pinning
 
 import (
-	"io"
 	"time"
 
 	"tenon.sh/tenon/internal/lab/load/wrk"
@@ -128,16 +127,5 @@ func Open(dir string) (report.Findings, error) {
 	if err != nil {
 		return nil, err
 	}
-	return findings{Analyse(e, runs)}, nil
+	return Analyse(e, runs), nil
 }
-
-type findings struct{ result Result }
-
-// Result returns the content of result.json.
-func (f findings) Result() any { return f.result }
-
-// WriteTable prints the result for a terminal.
-func (f findings) WriteTable(w io.Writer) error { return writeTable(w, f.result) }
-
-// WritePage writes the result as one self-contained HTML page.
-func (f findings) WritePage(w io.Writer) error { return writePage(w, f.result) }

@@ -17,6 +17,9 @@ type Result struct {
 	Warnings   []string   `json:"warnings,omitempty"`
 }
 
+// Result returns the content of result.json.
+func (r Result) Result() any { return r }
+
 // A Part is the result of the job, or of the web servers.
 type Part struct {
 	Name  string `json:"part"`

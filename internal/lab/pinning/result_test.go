@@ -72,6 +72,14 @@ func TestTheQuotaIsToldFromTheChoiceOfCPUs(t *testing.T) {
 // TestOnANodeTheColumnsOfWrkAreShownWithoutAClaim checks the tables of an
 // experiment whose client ran on the tested node. A figure that no run has must
 // not be a column.
+func headsOf(p Part) string {
+	var heads []string
+	for _, c := range columns(p) {
+		heads = append(heads, c.Name)
+	}
+	return strings.Join(heads, ",")
+}
+
 func TestOnANodeTheColumnsOfWrkAreShownWithoutAClaim(t *testing.T) {
 	e := experiment(2)
 	e.Node, e.ClientOnNode = "worker-1", true
@@ -86,10 +94,10 @@ func TestOnANodeTheColumnsOfWrkAreShownWithoutAClaim(t *testing.T) {
 	if r.Parts[1].Claims || !r.Parts[0].Claims {
 		t.Errorf("claims: job %v, servers %v", r.Parts[0].Claims, r.Parts[1].Claims)
 	}
-	if heads := strings.Join(columns(r.Parts[1]), ","); heads != "mode,requests/s,average,deviation,max,50 %,75 %,90 %,99 %,CPU-s,held %,waits s/s" {
+	if heads := headsOf(r.Parts[1]); heads != "requests/s,average,deviation,max,50 %,75 %,90 %,99 %,CPU-s,held %,waits s/s" {
 		t.Errorf("columns of the servers: %s", heads)
 	}
-	if heads := strings.Join(columns(r.Parts[0]), ","); heads != "mode,seconds" {
+	if heads := headsOf(r.Parts[0]); heads != "seconds" {
 		t.Errorf("columns of the job: %s", heads)
 	}
 	if s := sentences(r.Parts[1]); len(s) != 1 || !strings.Contains(s[0], "do not compare the speeds") || picture(r.Parts[1]) != "" {
@@ -108,7 +116,7 @@ func TestASmallMachineMakesNoClaimAboutServers(t *testing.T) {
 	if s := sentences(r.Parts[1]); len(s) != 1 || !strings.Contains(s[0], "too small") {
 		t.Errorf("%q", s)
 	}
-	if heads := strings.Join(columns(r.Parts[1]), ","); strings.Contains(heads, "requests") || !strings.Contains(heads, "waits") {
+	if heads := headsOf(r.Parts[1]); strings.Contains(heads, "requests") || !strings.Contains(heads, "waits") {
 		t.Errorf("columns %s", heads)
 	}
 }
@@ -149,7 +157,7 @@ func TestAnExperimentReadsBackAndMakesAPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var table strings.Builder
-	if err := found.WriteTable(&table); err != nil {
+	if err := found.Page().WriteText(&table); err != nil {
 		t.Fatal(err)
 	}
 	page, err := os.ReadFile(filepath.Join(dir, "report.html"))

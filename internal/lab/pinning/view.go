@@ -1,24 +1,18 @@
 package pinning
 
 import (
-	"bytes"
 	_ "embed"
 	"fmt"
 	"html/template"
-	"io"
 	"slices"
 	"strconv"
-	"strings"
-	"time"
 
 	"tenon.sh/tenon/internal/lab/chart"
+	"tenon.sh/tenon/internal/lab/page"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/stat"
 	"tenon.sh/tenon/internal/lab/textlayout"
 )
-
-//go:embed page.html.tmpl
-var pageText string
 
 func title(p Part, e Experiment) string {
 	if p.Name == Pi {
@@ -53,67 +47,55 @@ func sentences(p Part) []string {
 	return append(all, noVerdict)
 }
 
-// columns returns the headings of the table of a part. The function cells
-// returns the row of a mode.
-func columns(p Part) []string {
-	heads := []string{"mode"}
+// columns returns the figures that the table of a part shows.
+func columns(p Part) []page.Column[Row] {
+	var shown []page.Column[Row]
 	for _, f := range figures {
 		if f.showsFigure(p) {
-			heads = append(heads, f.head)
+			shown = append(shown, page.Column[Row]{Name: f.head, Text: func(r Row) string {
+				if v, known := r.Values[f.key]; known {
+					return report.FormatNumber(v.Estimate, f.digits)
+				}
+				return report.Unknown
+			}})
 		}
 	}
-	return heads
+	return shown
 }
 
-func cells(p Part, r Row) []string {
-	row := []string{string(r.Mode)}
-	for _, f := range figures {
-		if !f.showsFigure(p) {
-			continue
+// Page returns what the experiment shows.
+func (r Result) Page() page.Page {
+	e := r.Experiment
+	p := e.Page("What a quota, own CPUs and warm CPUs do", "runs.jsonl with a line for each run")
+	p.Warnings = r.Warnings
+	if e.Node != "" {
+		text := e.Node
+		if e.ClientOnNode {
+			text += ", also the machine of the client"
 		}
-		text := report.Unknown
-		if v, known := r.Values[f.key]; known {
-			text = report.FormatNumber(v.Estimate, f.digits)
-		}
-		row = append(row, text)
+		p.Setup = append(p.Setup, page.Fact{Name: "node", Text: text})
 	}
-	return row
-}
-
-// writeTable prints the result for a terminal. The modes are columns, because
-// the web servers have many figures.
-func writeTable(w io.Writer, r Result) error {
-	var b bytes.Buffer
-	for _, p := range r.Parts {
-		textlayout.Paragraph(&b, "", title(p, r.Experiment))
-		if len(p.Modes) == 0 {
-			textlayout.Paragraph(&b, "  ", "No run counts.")
-			continue
-		}
-		heads := columns(p)
-		rows := [][]string{}
-		for _, m := range p.Modes {
-			rows = append(rows, cells(p, m))
-		}
-		for i, head := range heads {
-			fmt.Fprintf(&b, "%-16s", head)
-			for _, row := range rows {
-				fmt.Fprintf(&b, "%13s", row[i])
+	for _, part := range r.Parts {
+		s := page.Section{Title: title(part, e), Items: sentences(part)}
+		if len(part.Modes) == 0 {
+			s.Items = []string{"No run counts."}
+		} else {
+			var heads []page.Head
+			for _, m := range part.Modes {
+				heads = append(heads, page.Head{Text: string(m.Mode)})
 			}
-			b.WriteByte('\n')
+			s.Table = page.Across(columns(part), heads, part.Modes)
+			s.Table.Label, s.Table.Cell = 16, 13
 		}
-		b.WriteByte('\n')
-		for _, s := range sentences(p) {
-			textlayout.Paragraph(&b, "  ", s)
+		if drawn := picture(part); drawn != "" {
+			s.Plots = []page.Plot{{Picture: drawn}}
 		}
-		b.WriteByte('\n')
+		p.Sections = append(p.Sections, s)
 	}
-	textlayout.List(&b, "What this experiment does not show", r.Experiment.Refused)
-	textlayout.List(&b, "Void runs", r.Void)
-	textlayout.List(&b, "Warnings", r.Warnings)
-	textlayout.List(&b, "Caveats", r.Experiment.Caveats)
-	_, err := b.WriteTo(w)
-	return err
+	p.Sections = append(p.Sections,
+		page.Section{On: page.OnlyHTML, Legend: "held: share of the quota's periods in which work was stopped; waits: time that threads wait for a CPU, per second; moves: changes of the CPU; open: at a fixed rate of requests."},
+		page.Section{Title: "What this experiment does not show", Items: e.Refused}, page.Section{Title: "Void runs", Items: r.Void})
+	return p
 }
 
 // picture draws the speed of each mode relative to that of shared.
@@ -146,22 +128,4 @@ func picture(p Part) template.HTML {
 		Format: func(v float64) string { return strconv.FormatFloat(v, 'g', 3, 64) },
 		Ends:   func(e stat.Estimate) string { return report.Change(report.Number(e.Value)) }, Mark: []float64{1},
 	})
-}
-
-// writePage writes the result as one self-contained HTML page.
-func writePage(w io.Writer, r Result) error {
-	tmpl, err := template.New("page").Funcs(template.FuncMap{
-		"style": report.Style, "join": strings.Join, "columns": columns, "cells": cells, "sentences": sentences, "picture": picture,
-		"title": func(p Part) string { return title(p, r.Experiment) },
-		"when":  func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") },
-	}).Parse(pageText)
-	if err != nil {
-		return fmt.Errorf("parse the page's template: %w", err)
-	}
-	var b bytes.Buffer
-	if err := tmpl.Execute(&b, r); err != nil {
-		return fmt.Errorf("write the page: %w", err)
-	}
-	_, err = b.WriteTo(w)
-	return err
 }

@@ -20,7 +20,12 @@ type Result struct {
 	Modes      map[report.Mode]Figure `json:"modes"`
 	Claims     []report.Claim         `json:"claims"`
 	Warnings   []string               `json:"warnings"`
+
+	steps []Step // for the pictures
 }
+
+// Result returns the content of result.json.
+func (r Result) Result() any { return r }
 
 // A Figure is the result of one mode.
 type Figure struct {
@@ -221,7 +226,7 @@ func usedSteps(steps []Step, mode report.Mode) (used []Step, void int) {
 // Analyse turns the steps of an experiment into its result. It is pure and
 // deterministic.
 func Analyse(e Experiment, steps []Step) Result {
-	r := Result{Schema: report.Schema, Experiment: e, Modes: map[report.Mode]Figure{}, Claims: []report.Claim{}, Warnings: []string{}}
+	r := Result{Schema: report.Schema, Experiment: e, Modes: map[report.Mode]Figure{}, Claims: []report.Claim{}, Warnings: []string{}, steps: steps}
 	apart := map[report.Mode]modeSteps{}
 	for _, mode := range e.Modes {
 		used, void := usedSteps(steps, mode)

@@ -5,7 +5,6 @@ package reaction
 
 import (
 	"fmt"
-	"io"
 	"time"
 
 	"tenon.sh/tenon/internal/lab/report"
@@ -96,18 +95,5 @@ func Open(dir string) (report.Findings, error) {
 	if err != nil {
 		return nil, err
 	}
-	return findings{Analyse(e, steps), steps}, nil
-}
-
-// findings are the result and the steps of an experiment.
-type findings struct {
-	result Result
-	steps  []Step
-}
-
-// Result returns the content of result.json.
-func (f findings) Result() any                  { return f.result }
-func (f findings) WriteTable(w io.Writer) error { return writeTable(w, f.result) }
-func (f findings) WritePage(w io.Writer) error {
-	return writePage(w, f.result, f.steps)
+	return Analyse(e, steps), nil
 }

@@ -80,7 +80,7 @@ func TestReactionTableReadsAsTheGoldenFiles(t *testing.T) {
 	for name, steps := range map[string]int{"reaction": 500, "reaction-short": 12, "reaction-empty": 0} {
 		e, all := inventExperiment(steps)
 		var b bytes.Buffer
-		if err := writeTable(&b, Analyse(e, all)); err != nil {
+		if err := Analyse(e, all).Page().WriteText(&b); err != nil {
 			t.Fatal(err)
 		}
 		synthetic.CheckGolden(t, name+".table.txt", b.Bytes())
@@ -220,7 +220,7 @@ func TestReactionPageNeedsNothingElse(t *testing.T) {
 	for _, steps := range []int{0, 12, 200} {
 		e, all := inventExperiment(steps)
 		var b bytes.Buffer
-		if err := writePage(&b, Analyse(e, all), all); err != nil {
+		if err := Analyse(e, all).Page().WriteHTML(&b); err != nil {
 			t.Fatal(err)
 		}
 		page := b.String()

@@ -1,8 +1,14 @@
 package report
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	"tenon.sh/tenon/internal/lab/page"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -72,3 +78,66 @@ type Machine struct {
 // Known reports whether the machine is described. An imported experiment does
 // not describe it.
 func (m Machine) Known() bool { return m.Kernel != "" || m.CPUs > 0 }
+
+// Page begins the page of an experiment with what the header says. files names
+// the raw data beside experiment.json.
+func (h Header) Page(title, files string) page.Page {
+	p := page.Page{Title: title, Caveats: h.Caveats, Files: files, Setup: []page.Fact{{Name: "command", Text: strings.Join(h.Command, " "), Code: true}}}
+	where := []string{h.Started.UTC().Format("2006-01-02 15:04 UTC")}
+	if m := h.Machine; m.Known() {
+		where = append(where, m.size(), "Linux "+m.Kernel)
+	}
+	p.Meta = strings.Join(append(where, "tenon "+h.Version), " · ")
+	fact := func(name, text string) {
+		if text != "" {
+			p.Setup = append(p.Setup, page.Fact{Name: name, Text: text})
+		}
+	}
+	if h.Blocks > 0 {
+		fact("blocks planned", strconv.Itoa(h.Blocks))
+	}
+	if !h.TestedCPUs.Empty() {
+		fact("tested CPUs", h.TestedCPUs.String())
+	}
+	if !h.ClientCPUs.Empty() {
+		fact("other CPUs of the experiment", h.ClientCPUs.String())
+	}
+	if m := h.Machine; m.Known() {
+		fact("operating system", fmt.Sprintf("%s, Linux %s, cgroup v%d", m.OS, m.Kernel, m.CgroupVersion))
+		text := m.size()
+		if m.MemoryBytes > 0 {
+			text += fmt.Sprintf(", %.1f GiB", float64(m.MemoryBytes)/(1<<30))
+		}
+		if m.Governor != "" {
+			text += ", governor " + m.Governor
+		}
+		fact("machine", text)
+		fact("mechanisms of tenon", strings.Join(m.Mechanisms, ", "))
+	}
+	for _, name := range slices.Sorted(maps.Keys(h.Versions)) {
+		fact(name, h.Versions[name])
+	}
+	for _, mode := range slices.Sorted(maps.Keys(h.Tenond)) {
+		p.Details = append(p.Details, page.Detail{Title: fmt.Sprintf("command line and configuration of tenond in mode %s", mode), Hidden: h.Tenond[mode]})
+	}
+	return p
+}
+
+// size describes the CPUs of a machine.
+func (m Machine) size() string {
+	text := fmt.Sprintf("%d CPUs", m.CPUs)
+	if m.CPUModel != "" {
+		text = m.CPUModel + ", " + text
+	}
+	if m.SMT {
+		text += " with SMT"
+	}
+	switch m.Virtualization {
+	case "": // not known
+	case "none":
+		text += ", bare metal"
+	default:
+		text += fmt.Sprintf(", virtual machine (%s)", m.Virtualization)
+	}
+	return text
+}

@@ -3,21 +3,19 @@ package report
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
 	"tenon.sh/tenon/internal/lab/archive"
+	"tenon.sh/tenon/internal/lab/page"
 )
 
 // Findings are the results of analysing the raw data of an experiment.
 type Findings interface {
 	// Result returns the content of result.json.
 	Result() any
-	// WriteTable prints the findings for a terminal.
-	WriteTable(io.Writer) error
-	// WritePage writes the findings as one HTML page that needs no other file.
-	WritePage(io.Writer) error
+	// Page returns what a reader is shown, in a terminal or in report.html.
+	Page() page.Page
 }
 
 // Kinds maps each kind of experiment to a function. The function loads the raw
@@ -42,7 +40,7 @@ func (k Kinds) Rebuild(dir string) (Findings, error) {
 		if err != nil {
 			return nil, err
 		}
-		return f, writeFile(filepath.Join(dir, PageFile), f.WritePage)
+		return f, writeFile(filepath.Join(dir, PageFile), f.Page().WriteHTML)
 	}
 	return Build(dir, open)
 }
@@ -64,7 +62,7 @@ func Build(dir string, open func(dir string) (Findings, error)) (Findings, error
 	if err := WriteJSON(filepath.Join(dir, ResultFile), f.Result()); err != nil {
 		return f, err
 	}
-	return f, writeFile(filepath.Join(dir, PageFile), f.WritePage)
+	return f, writeFile(filepath.Join(dir, PageFile), f.Page().WriteHTML)
 }
 
 // kindOf returns the kind of the experiment in dir.

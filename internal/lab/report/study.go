@@ -2,6 +2,8 @@ package report
 
 import (
 	"html/template"
+
+	"tenon.sh/tenon/internal/lab/page"
 )
 
 // A Study defines how one kind of experiment with a service under load is
@@ -16,19 +18,16 @@ type Study struct {
 	Heads    bool // columns have the headings of their modes instead of the names
 	Claims   func(Evidence) []Claim
 	Figures  func(common []Row) []Row // rows of the table of all figures; nil: the common rows
-	Plots    func(Evidence, Result, CommonPlots) []Plot
+	Plots    func(Evidence, Result, CommonPlots) []page.Plot
 	Gallery  *Gallery // one picture for each mode; nil: none
 	LeftOut  []string // the modes that the experiment could not run, with reasons
 	// Ending returns the last sentences of the table. They say what the experiment
 	// shows, for a reader who reads nothing else. If Ending is nil, there are none.
 	Ending func(Evidence, Result) []string
-	// Transcodes is true if the batch work is ffmpeg. Only the work of ffmpeg
-	// is measured in frames.
-	Transcodes bool
-	// Method is the template of those paragraphs of the page that describe the
-	// method. It is executed with Details.
-	Method  string
-	Details any
+	// Setup has the settings that only this kind of experiment has.
+	Setup []page.Fact
+	// Method has those paragraphs of the page that describe the method.
+	Method template.HTML
 }
 
 func (s Study) claims(ev Evidence) []Claim {
@@ -44,21 +43,20 @@ type Section struct {
 	Modes []Mode
 }
 
-// A Row is a row of a table.
-type Row struct {
-	Label string // a leading space marks a row that belongs to the one above
-	Unit  string // shown in the legend if the table has no room for it
-	Cell  func(r Result, m Mode) string
+// A Row is a value that the tables show of each mode. A leading space in its name
+// marks a row that belongs to the one above.
+type Row = page.Column[InMode]
+
+// InMode is a mode in a result.
+type InMode struct {
+	Result Result
+	Mode   Mode
 }
 
-// A Plot is a picture with its title and text.
-type Plot struct {
-	Title, Text string
-	Picture     template.HTML
-}
+func (c InMode) of() ModeResult { return c.Result.Modes[c.Mode] }
 
 // CommonPlots are the dot plots by block that any study can show.
-type CommonPlots struct{ P99Ratio, DelayRatio, P99, Delay Plot }
+type CommonPlots struct{ P99Ratio, DelayRatio, P99, Delay page.Plot }
 
 // A Gallery shows one run of each mode.
 type Gallery struct {

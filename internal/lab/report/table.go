@@ -1,51 +1,59 @@
 package report
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
-	"io"
 	"math"
 	"slices"
-	"strings"
 
 	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/stat"
-	"tenon.sh/tenon/internal/lab/textlayout"
 )
 
 const (
-	LabelWidth = 15
+	LabelWidth = 15 // of a table with modes, in a terminal
 	CellWidth  = 17
 )
 
 // LatencyRows are the latency rows that every study has. They show absolute and
 // relative values.
 var LatencyRows = []Row{
-	{"RT-P50", "ms", LatencyCell("p50", func(m ModeResult) Number { return m.P50 })},
-	{"RT-P75", "ms", LatencyCell("p75", func(m ModeResult) Number { return m.P75 })},
-	{"RT-P90", "ms", LatencyCell("p90", func(m ModeResult) Number { return m.P90 })},
-	{"  95 % interval", "", func(r Result, m Mode) string { return IntervalCell(r.Ratios[m]["p90"], m) }},
-	{"RT-mean", "ms", LatencyCell("mean", func(m ModeResult) Number { return m.Mean })},
-	{"RT-P99", "ms", LatencyCell("p99", func(m ModeResult) Number { return m.P99 })},
-	{"  95 % interval", "", func(r Result, m Mode) string { return IntervalCell(r.Ratios[m]["p99"], m) }},
-	{"RT-P99.9", "ms", LatencyCell("p999", func(m ModeResult) Number { return m.P999 })},
-	{"CPU %", "", func(r Result, m Mode) string { return FormatNumber(r.Modes[m].CPUPercent, 1) }},
-	{"BE frames/s", "", func(r Result, m Mode) string { return framesCell(r.Modes[m]) }},
-	{"run-queue delay", "µs", func(r Result, m Mode) string {
-		return relativeCell(FormatNumber(r.Modes[m].DelayPerRun, 2), r.RunDelay[m].ToExclusive, m)
+	{Name: "RT-P50", Unit: "ms", Text: LatencyCell("p50", func(m ModeResult) Number { return m.P50 })},
+	{Name: "RT-P75", Unit: "ms", Text: LatencyCell("p75", func(m ModeResult) Number { return m.P75 })},
+	{Name: "RT-P90", Unit: "ms", Text: LatencyCell("p90", func(m ModeResult) Number { return m.P90 })},
+	LatencyInterval("p90"),
+	{Name: "RT-mean", Unit: "ms", Text: LatencyCell("mean", func(m ModeResult) Number { return m.Mean })},
+	{Name: "RT-P99", Unit: "ms", Text: LatencyCell("p99", func(m ModeResult) Number { return m.P99 })},
+	LatencyInterval("p99"),
+	{Name: "RT-P99.9", Unit: "ms", Text: LatencyCell("p999", func(m ModeResult) Number { return m.P999 })},
+	{Name: "CPU %", Text: func(c InMode) string { return FormatNumber(c.of().CPUPercent, 1) }},
+	{Name: "BE frames/s", Text: func(c InMode) string { return framesCell(c.of()) }},
+	{Name: "run-queue delay", Unit: "µs", Text: func(c InMode) string {
+		return relativeCell(FormatNumber(c.of().DelayPerRun, 2), c.Result.RunDelay[c.Mode].ToExclusive, c.Mode)
 	}},
-	{"  95 % interval", "", func(r Result, m Mode) string { return IntervalCell(r.RunDelay[m].ToExclusive, m) }},
-	{"waiting", "ms/s", func(r Result, m Mode) string {
-		return relativeCell(Scaled(r.Modes[m].Waiting, 1e-3, 2), r.Waiting[m].ToExclusive, m)
+	DelayInterval,
+	{Name: "waiting", Unit: "ms/s", Text: func(c InMode) string {
+		return relativeCell(Scaled(c.of().Waiting, 1e-3, 2), c.Result.Waiting[c.Mode].ToExclusive, c.Mode)
 	}},
-	{"  95 % interval", "", func(r Result, m Mode) string { return IntervalCell(r.Waiting[m].ToExclusive, m) }},
+	intervalRow(func(c InMode) Interval { return c.Result.Waiting[c.Mode].ToExclusive }),
+}
+
+// DelayInterval is the row with the interval of the change of the run-queue delay.
+var DelayInterval = intervalRow(func(c InMode) Interval { return c.Result.RunDelay[c.Mode].ToExclusive })
+
+// LatencyInterval is the row with the interval of the change of a percentile.
+func LatencyInterval(key string) Row {
+	return intervalRow(func(c InMode) Interval { return c.Result.Ratios[c.Mode][key] })
+}
+
+func intervalRow(of func(InMode) Interval) Row {
+	return Row{Name: "  95 % interval", Text: func(c InMode) string { return intervalCell(of(c), c.Mode) }}
 }
 
 // LatencyCell prints a percentile in ms, and its change relative to mode exclusive.
-func LatencyCell(key string, median func(ModeResult) Number) func(Result, Mode) string {
-	return func(r Result, m Mode) string {
-		return relativeCell(Scaled(median(r.Modes[m]), 1e-3, 3), r.Ratios[m][key], m)
+func LatencyCell(key string, median func(ModeResult) Number) func(InMode) string {
+	return func(c InMode) string {
+		return relativeCell(Scaled(median(c.of()), 1e-3, 3), c.Result.Ratios[c.Mode][key], c.Mode)
 	}
 }
 
@@ -57,8 +65,8 @@ func relativeCell(absolute string, i Interval, m Mode) string {
 	return fmt.Sprintf("%s (%s)", absolute, Change(i.Estimate))
 }
 
-// IntervalCell prints the 95 % interval of a change relative to mode exclusive.
-func IntervalCell(i Interval, m Mode) string {
+// intervalCell prints the 95 % interval of a change relative to mode exclusive.
+func intervalCell(i Interval, m Mode) string {
 	switch {
 	case m == Exclusive || i.Blocks == 0:
 		return ""
@@ -83,47 +91,6 @@ func framesCell(m ModeResult) string {
 // presentModes returns the modes in the list that have a result.
 func presentModes(r Result, modes []Mode) []Mode {
 	return slices.DeleteFunc(slices.Clone(modes), func(m Mode) bool { _, ok := r.Modes[m]; return !ok })
-}
-
-// WriteTable prints the result for a terminal of 100 columns. It prints the
-// tables of the study, the claims in sentences, void runs and caveats.
-func (a Analysis) WriteTable(w io.Writer) error {
-	var b bytes.Buffer
-	r, study := a.Base, a.study
-	textlayout.Paragraph(&b, "", study.Headline(r))
-	for _, t := range study.Tables {
-		modes := presentModes(r, t.Modes)
-		if len(modes) < 2 {
-			continue
-		}
-		fmt.Fprintf(&b, "\n%s\n", t.Title)
-		Line(&b, "", modes, study.head)
-		b.WriteString(strings.Repeat("-", LabelWidth+CellWidth*len(modes)) + "\n")
-		for _, row := range slices.Concat(study.Rows, stallRows(r)) {
-			Line(&b, row.Label, modes, func(m Mode) string { return row.Cell(r, m) })
-		}
-	}
-	b.WriteByte('\n')
-	textlayout.Paragraph(&b, "", study.Legend(r))
-	WriteClaims(&b, r.Claims)
-	if r.Control != nil {
-		b.WriteString("\nA/A control\n")
-		textlayout.Paragraph(&b, "", controlText(r))
-	}
-	if len(r.VoidRuns) > 0 {
-		fmt.Fprintf(&b, "\nVoid runs (not used): %d\n", len(r.VoidRuns))
-	}
-	for _, v := range r.VoidRuns {
-		textlayout.Paragraph(&b, fmt.Sprintf("  %03d %-15s", v.Index, v.Mode), strings.Join(v.Reasons, "; "))
-	}
-	textlayout.List(&b, "Mechanisms left out", study.LeftOut)
-	textlayout.List(&b, "Warnings", r.Warnings)
-	textlayout.List(&b, "Caveats", r.Experiment.Caveats)
-	if study.Ending != nil {
-		textlayout.List(&b, endingTitle(r.Experiment), study.Ending(a.evidence, r))
-	}
-	_, err := b.WriteTo(w)
-	return err
 }
 
 // endingTitle returns the title above the last sentences.
@@ -169,26 +136,6 @@ func controlText(r Result) string {
 	return text + "."
 }
 
-// Line prints a line of a table.
-func Line(b *bytes.Buffer, label string, modes []Mode, cell func(Mode) string) {
-	text := textlayout.Pad(label, -LabelWidth)
-	for _, m := range modes {
-		text += textlayout.Pad(cell(m), CellWidth)
-	}
-	b.WriteString(strings.TrimRight(text, " ") + "\n")
-}
-
-// WriteClaims prints claims with their verdicts.
-func WriteClaims(b *bytes.Buffer, claims []Claim) {
-	if len(claims) > 0 {
-		b.WriteString("\nClaims\n")
-	}
-	for _, c := range claims {
-		textlayout.Paragraph(b, fmt.Sprintf("%-11s", strings.ToUpper(string(c.Verdict))), c.Statement+".")
-		textlayout.Paragraph(b, strings.Repeat(" ", 11), c.Explanation)
-	}
-}
-
 // head returns the heading of the column of a mode.
 func (s Study) head(m Mode) string {
 	if s.Heads {
@@ -232,8 +179,8 @@ func stallRows(r Result) []Row {
 		return nil
 	}
 	row := func(label, unit string, of func(WithStalls) string) Row {
-		return Row{label, unit, func(r Result, m Mode) string {
-			if w := r.Modes[m].WithStalls; w != nil {
+		return Row{Name: label, Unit: unit, Text: func(c InMode) string {
+			if w := c.of().WithStalls; w != nil {
 				return of(*w)
 			}
 			return Unknown

@@ -20,7 +20,7 @@ func TestRequestsLeftOutAreShown(t *testing.T) {
 	}
 	text := func() string {
 		var b bytes.Buffer
-		if err := report.Analyse(e, runs, study).WriteTable(&b); err != nil {
+		if err := report.Analyse(e, runs, study).Page().WriteText(&b); err != nil {
 			t.Fatal(err)
 		}
 		return b.String()

@@ -47,7 +47,7 @@ func TestRedisAndACommandRunBesideEachOther(t *testing.T) {
 		}
 	}
 	var table strings.Builder
-	if err := o.Findings.WriteTable(&table); err != nil {
+	if err := o.Findings.Page().WriteText(&table); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(table.String(), "ffmpeg,") || strings.Contains(table.String(), "nginx on") {

@@ -1,0 +1,118 @@
+package page
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+
+	"tenon.sh/tenon/internal/lab/textlayout"
+)
+
+// WriteText prints the page for a terminal of 100 columns.
+func (p Page) WriteText(w io.Writer) error {
+	var b bytes.Buffer
+	for _, text := range p.Lead {
+		textlayout.Paragraph(&b, "", text)
+	}
+	for _, s := range p.Sections {
+		if s.On != OnlyHTML && !s.empty() {
+			s.write(&b)
+		}
+	}
+	textlayout.List(&b, "Warnings", p.Warnings)
+	textlayout.List(&b, "Caveats", p.Caveats)
+	textlayout.List(&b, p.Short.Title, p.Short.Items)
+	_, err := b.WriteTo(w)
+	return err
+}
+
+// empty reports whether a terminal has nothing to show of the section.
+func (s Section) empty() bool {
+	return s.Text == "" && s.Legend == "" && len(s.Table.Rows) == 0 && len(s.Items) == 0 && len(s.Claims) == 0
+}
+
+func (s Section) write(b *bytes.Buffer) {
+	b.WriteByte('\n')
+	if s.Title != "" {
+		textlayout.Paragraph(b, "", s.Title)
+	}
+	if s.Text != "" {
+		textlayout.Paragraph(b, "", s.Text)
+	}
+	s.Table.write(b)
+	for _, item := range s.Items {
+		textlayout.Paragraph(b, "  - ", item)
+	}
+	for _, c := range s.Claims {
+		textlayout.Paragraph(b, fmt.Sprintf("%-11s", strings.ToUpper(c.Verdict)), c.Statement+".")
+		textlayout.Paragraph(b, strings.Repeat(" ", 11), c.Explanation)
+	}
+	if s.Legend != "" {
+		if len(s.Table.Rows) > 0 {
+			b.WriteByte('\n')
+		}
+		textlayout.Paragraph(b, "", s.Legend)
+	}
+}
+
+func (t Table) write(b *bytes.Buffer) {
+	if len(t.Rows) == 0 {
+		return
+	}
+	widths := t.widths(2)
+	if total(widths) > textlayout.Width {
+		widths = t.widths(1)
+	}
+	line := func(cell func(int) string) {
+		text := textlayout.Pad(cell(0), -widths[0])
+		for i := range widths[1:] {
+			text += textlayout.Pad(cell(i+1), widths[i+1])
+		}
+		b.WriteString(strings.TrimRight(text, " ") + "\n")
+	}
+	line(func(i int) string { return t.Heads[i].Text })
+	b.WriteString(strings.Repeat("-", total(widths)) + "\n")
+	for _, r := range t.Rows {
+		line(r.cell)
+	}
+}
+
+// widths returns the widths of the columns, with at least gap spaces between two.
+func (t Table) widths(gap int) []int {
+	widths := make([]int, len(t.Heads))
+	for i, h := range t.Heads {
+		switch {
+		case i == 0 && t.Label > 0:
+			widths[i] = t.Label
+			continue
+		case i > 0 && t.Cell > 0:
+			widths[i] = t.Cell
+			continue
+		}
+		widths[i] = textlayout.Runes(h.Text)
+		for _, r := range t.Rows {
+			widths[i] = max(widths[i], textlayout.Runes(r.cell(i)))
+		}
+		if i > 0 {
+			widths[i] += gap
+		}
+	}
+	return widths
+}
+
+func total(widths []int) int {
+	sum := 0
+	for _, w := range widths {
+		sum += w
+	}
+	return sum
+}
+
+// cell returns the label, which is cell 0, or one of the other cells.
+func (r Row) cell(i int) string {
+	if i == 0 {
+		return r.Label
+	}
+	return r.Cells[i-1]
+}
