@@ -48,10 +48,7 @@ var (
 	waitingDesc = metrics.NewDesc("tenon_scheduler_waiting_pods", "Pods that wait for CPUs", nil, nil, metrics.ALPHA, "")
 	refusedDesc = metrics.NewDesc("tenon_scheduler_refused_attempts_total", "Attempts to schedule a pod in which a node had no CPUs for it, by the reason of the first such node",
 		[]string{"reason"}, nil, metrics.ALPHA, "")
-	// oldRefusedDesc is the former name, which a metric of tenond has, too.
-	// This release exports both names, the next one only the new name.
-	oldRefusedDesc = metrics.NewDesc("tenon_scheduler_refusals_total", "The old name of tenon_scheduler_refused_attempts_total", []string{"reason"}, nil, metrics.ALPHA, "")
-	movedDesc      = metrics.NewDesc("tenon_scheduler_moved_pods_total", "Pods with other CPUs on their node than were chosen for them", nil, nil, metrics.ALPHA, "")
+	movedDesc = metrics.NewDesc("tenon_scheduler_moved_pods_total", "Pods with other CPUs on their node than were chosen for them", nil, nil, metrics.ALPHA, "")
 )
 
 // sizes are numbers of CPUs. A metric shows the stranded CPUs for each of these
@@ -67,7 +64,7 @@ func register() { registered.Do(func() { legacyregistry.CustomMustRegister(&coll
 
 // DescribeWithStability implements metrics.StableCollector.
 func (*collector) DescribeWithStability(to chan<- *metrics.Desc) {
-	for _, d := range []*metrics.Desc{cpusDesc, strandedDesc, waitingDesc, refusedDesc, oldRefusedDesc, movedDesc} {
+	for _, d := range []*metrics.Desc{cpusDesc, strandedDesc, waitingDesc, refusedDesc, movedDesc} {
 		to <- d
 	}
 }
@@ -112,9 +109,7 @@ func (k *keeper) collect(to chan<- metrics.Metric) {
 	defer k.mu.Unlock()
 	gauge(waitingDesc, len(k.failed))
 	for why, n := range k.counts.refused {
-		for _, d := range []*metrics.Desc{refusedDesc, oldRefusedDesc} {
-			to <- metrics.NewLazyConstMetric(d, metrics.CounterValue, float64(n), string(why))
-		}
+		to <- metrics.NewLazyConstMetric(refusedDesc, metrics.CounterValue, float64(n), string(why))
 	}
 	to <- metrics.NewLazyConstMetric(movedDesc, metrics.CounterValue, float64(k.counts.moved))
 }

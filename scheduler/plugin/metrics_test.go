@@ -54,12 +54,9 @@ tenon_scheduler_waiting_pods 1
 # HELP tenon_scheduler_refused_attempts_total [ALPHA] Attempts to schedule a pod in which a node had no CPUs for it, by the reason of the first such node
 # TYPE tenon_scheduler_refused_attempts_total counter
 tenon_scheduler_refused_attempts_total{reason="no room for own CPUs: too few are open"} 1
-# HELP tenon_scheduler_refusals_total [ALPHA] The old name of tenon_scheduler_refused_attempts_total
-# TYPE tenon_scheduler_refusals_total counter
-tenon_scheduler_refusals_total{reason="no room for own CPUs: too few are open"} 1
 `
 	if err := testutil.CustomCollectAndCompare(&collector{}, strings.NewReader(want),
-		"tenon_scheduler_cpus", "tenon_scheduler_moved_pods_total", "tenon_scheduler_waiting_pods", "tenon_scheduler_refused_attempts_total", "tenon_scheduler_refusals_total"); err != nil {
+		"tenon_scheduler_cpus", "tenon_scheduler_moved_pods_total", "tenon_scheduler_waiting_pods", "tenon_scheduler_refused_attempts_total"); err != nil {
 		t.Error(err)
 	}
 }

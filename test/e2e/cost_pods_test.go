@@ -59,7 +59,7 @@ func TestCostBesideAHundredPods(t *testing.T) {
 		}
 		return sum
 	}
-	const span, ticks = time.Minute, `tenon_turn_duration_seconds_count{part="sense"}`
+	const span, ticks = time.Minute, `tenon_tick_duration_seconds_count{part="sense"}`
 	before, used := scrape(t, address)[ticks], use()
 	time.Sleep(span)
 	share := 100 * (use() - used).Seconds() / span.Seconds()

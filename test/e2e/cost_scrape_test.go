@@ -53,14 +53,14 @@ func scrape(tb testing.TB, address string) map[string]float64 {
 func reportTurns(b *testing.B, before, after map[string]float64) {
 	b.Helper()
 	grew := func(name string) float64 { return after[name] - before[name] }
-	turns := grew(`tenon_turn_duration_seconds_count{part="sense"}`)
+	turns := grew(`tenon_tick_duration_seconds_count{part="sense"}`)
 	if turns <= 0 {
 		b.Fatal("the loop made no tick")
 	}
-	b.ReportMetric(turns/costSpan.Seconds(), "turns/s") // more than one per second, because other processes make and remove cgroups
+	b.ReportMetric(turns/costSpan.Seconds(), "ticks/s") // more than one per second, because other processes make and remove cgroups
 	for _, part := range []string{"sense", "decide", "act"} {
-		b.ReportMetric(1e3*grew(fmt.Sprintf("tenon_turn_duration_seconds_sum{part=%q}", part))/turns, part+"-ms/turn")
+		b.ReportMetric(1e3*grew(fmt.Sprintf("tenon_tick_duration_seconds_sum{part=%q}", part))/turns, part+"-ms/tick")
 	}
-	b.ReportMetric(grew("go_memstats_alloc_bytes_total")/1024/turns, "KiB/turn")
-	b.ReportMetric(grew("go_memstats_mallocs_total")/turns, "allocs/turn")
+	b.ReportMetric(grew("go_memstats_alloc_bytes_total")/1024/turns, "KiB/tick")
+	b.ReportMetric(grew("go_memstats_mallocs_total")/turns, "allocs/tick")
 }

@@ -19,13 +19,12 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 var (
 	descLastTick    = desc("tenon_last_tick_timestamp_seconds", "When the node was read last, in seconds since 1970.")
-	oldLastTick     = desc("tenon_last_turn_timestamp_seconds", "The old name of tenon_last_tick_timestamp_seconds.")
 	descWorkloads   = desc("tenon_workloads", "Workloads that the rules match.", "class")
 	descClassMemory = desc("tenon_class_memory_bytes", "Memory charged to the workloads of each class, with page cache.", "class")
 	descLimit       = desc("tenon_be_cpu_limit_cores", "CPUs that best-effort work may use where it meets other work, by the knob that limits it.", "knob")
-	descHeld        = desc("tenon_knobs_held", "Knobs that were not as they were before Tenon when the last turn began.")
+	descHeld        = desc("tenon_knobs_held", "Knobs that were not as they were before Tenon when the last tick began.")
 	descTrouble     = desc("tenon_trouble", "1 while the agent itself has trouble of this kind: config, state, lost, bounds, contested, refused, exposed, unread.", "kind")
-	descFailing     = desc("tenon_knobs_failing", "Knobs that the last turn could not write.")
+	descFailing     = desc("tenon_knobs_failing", "Knobs that the last tick could not write.")
 
 	descNodeCPUs   = desc("tenon_node_cpus", "Online CPUs.")
 	descNodeCPU    = desc("tenon_node_cpu_seconds_total", "CPU time used on the node, by all processes.")
@@ -64,7 +63,6 @@ func (c lastTick) Collect(to chan<- prometheus.Metric) {
 	e := emitter(to)
 	at := float64(t.Begun.UnixNano()) / 1e9 // alerts compare it with their own clock
 	e.gauge(descLastTick, at)
-	e.gauge(oldLastTick, at)
 	e.gauge(descNodeCPUs, float64(len(s.Topology.CPUs)))
 	e.seconds(descNodeCPU, s.Usage.CPU)
 	e.seconds(descNodeSteal, s.Usage.Steal)

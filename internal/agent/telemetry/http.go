@@ -43,7 +43,7 @@ const (
 func (m *Metrics) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", &listen.Pages{
-		Render: promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}), Turn: m.turns,
+		Render: promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}), Turn: m.count,
 	})
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { say(w, m.Alive(), nil) })
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { say(w, m.Works(), m.health.All()) })
@@ -76,7 +76,7 @@ func (m *Metrics) Alive() error {
 		return nil
 	}
 	if since := m.now().Sub(m.at); since > 3*m.period+lateTolerance {
-		return fmt.Errorf("the last turn was %v ago, one is due every %v", since.Round(time.Millisecond), m.period)
+		return fmt.Errorf("the last tick was %v ago, one is due every %v", since.Round(time.Millisecond), m.period)
 	}
 	return nil
 }
@@ -93,9 +93,9 @@ func (m *Metrics) Works() error {
 	defer m.mu.Unlock()
 	switch now := m.now(); {
 	case m.read.IsZero() && now.Sub(m.started) > firstTick:
-		return fmt.Errorf("no turn has read the node since the start %v ago: %s", now.Sub(m.started).Round(time.Second), cmp.Or(m.blind, "the first one has not ended"))
+		return fmt.Errorf("no tick has read the node since the start %v ago: %s", now.Sub(m.started).Round(time.Second), cmp.Or(m.blind, "the first one has not ended"))
 	case !m.read.IsZero() && now.Sub(m.read) > 3*m.period+lateTolerance:
-		return fmt.Errorf("no turn could read the node for %v: %s", now.Sub(m.read).Round(time.Millisecond), m.blind)
+		return fmt.Errorf("no tick could read the node for %v: %s", now.Sub(m.read).Round(time.Millisecond), m.blind)
 	}
 	for _, r := range m.last.Refused {
 		if r.BE {
@@ -112,7 +112,7 @@ func (m *Metrics) ready() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.last.Snapshot.At.IsZero() {
-		return errors.New("no turn has read the node yet")
+		return errors.New("no tick has read the node yet")
 	}
 	return nil
 }

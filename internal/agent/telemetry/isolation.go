@@ -57,33 +57,18 @@ var schedulerCounts = func() map[int]*prometheus.Desc {
 	return all
 }()
 
-// These are former names of the metrics, which dashboards may still use. This
-// release exports both names, the next one only the new names.
-var (
-	oldMechanism = desc("tenon_isolation_rung", "The old name of tenon_isolation_mechanism.", "rung")
-	oldCan       = desc("tenon_isolation_possible", "The old name of tenon_isolation_mechanism_possible.", "rung")
-	oldFailures  = desc("tenon_isolation_falls", "The old name of tenon_isolation_mechanism_failures.", "rung")
-	oldDown      = desc("tenon_isolation_down", "The old name of tenon_isolation_mechanism_down.", "rung")
-)
-
-// emitBothNames emits a gauge under its new and its former name.
-func (e emitter) emitBothNames(now, old *prometheus.Desc, v float64, label string) {
-	e.gauge(now, v, label)
-	e.gauge(old, v, label)
-}
-
 // emitIsolation emits the isolation mechanism in use, and the counters of all
 // mechanisms. The metrics of the scheduler appear with its first load, and
 // their counters start at 0 after each load.
 func (e emitter) emitIsolation(l node.Selection, v trial.Status, i node.IsolationStatus) {
 	for _, r := range l.Mechanisms {
 		name := string(r.Mechanism)
-		e.emitBothNames(descMechanism, oldMechanism, oneIf(r.Mechanism == l.Mechanism), name)
+		e.gauge(descMechanism, oneIf(r.Mechanism == l.Mechanism), name)
 		if r.Can != node.Unknown {
-			e.emitBothNames(descCan, oldCan, oneIf(r.Can == node.Yes), name)
+			e.gauge(descCan, oneIf(r.Can == node.Yes), name)
 		}
-		e.emitBothNames(descFailures, oldFailures, float64(r.Failures), name)
-		e.emitBothNames(descDown, oldDown, oneIf(r.Down), name)
+		e.gauge(descFailures, float64(r.Failures), name)
+		e.gauge(descDown, oneIf(r.Down), name)
 	}
 	e.emitTrials(l, v)
 	e.gauge(descByHand, oneIf(l.ByHand))

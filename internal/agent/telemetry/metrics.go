@@ -26,8 +26,8 @@ const MaxWorkloads = 200
 // Metrics computes metrics from ticks, and can be scraped at any time.
 type Metrics struct {
 	registry *prometheus.Registry
-	ticks    [2]*prometheus.CounterVec   // under its new and its former name
-	duration [2]*prometheus.HistogramVec // under its new and its former name
+	ticks    *prometheus.CounterVec
+	duration *prometheus.HistogramVec
 	steps    *prometheus.CounterVec
 	classCPU *prometheus.CounterVec
 	evicted  *prometheus.CounterVec
@@ -61,14 +61,13 @@ const (
 func New(version string) *Metrics {
 	m := &Metrics{
 		registry: prometheus.NewRegistry(),
-		ticks: [2]*prometheus.CounterVec{
-			newTicks("tenon_ticks_total", "Ticks of the loop: ok, failed (some write did), blind (the node could not be read)."),
-			newTicks("tenon_turns_total", "The old name of tenon_ticks_total."),
-		},
-		duration: [2]*prometheus.HistogramVec{
-			newDuration("tenon_tick_duration_seconds", "Time that each part of a tick took: sense, decide, act."),
-			newDuration("tenon_turn_duration_seconds", "The old name of tenon_tick_duration_seconds."),
-		},
+		ticks: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tenon_ticks_total", Help: "Ticks of the loop: ok, failed (some write did), blind (the node could not be read).",
+		}, []string{"outcome"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "tenon_tick_duration_seconds", Help: "Time that each part of a tick took: sense, decide, act.",
+			Buckets: prometheus.ExponentialBuckets(50e-6, 2.5, 12), // 50 µs to 1.2 s
+		}, []string{"part"}),
 		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenon_steps_total", Help: "Writes of knobs, by the policy that owns the knob: applied or failed.",
 		}, []string{"policy", "outcome"}),
@@ -83,44 +82,23 @@ func New(version string) *Metrics {
 		Name: "tenon_build_info", Help: "1, with the version of the agent.", ConstLabels: prometheus.Labels{"version": version},
 	})
 	build.Set(1)
-	for i := range m.ticks {
-		for _, o := range []string{tickOK, tickFailed, tickBlind} {
-			m.ticks[i].WithLabelValues(o)
-		}
-		m.registry.MustRegister(m.ticks[i], m.duration[i])
+	for _, o := range []string{tickOK, tickFailed, tickBlind} {
+		m.ticks.WithLabelValues(o)
 	}
 	for _, c := range node.Classes {
 		m.classCPU.WithLabelValues(string(c))
 	}
-	m.registry.MustRegister(build, m.steps, m.classCPU, m.evicted, m.signals.events, m.signals.reaction, lastTick{m},
+	m.registry.MustRegister(build, m.ticks, m.duration, m.steps, m.classCPU, m.evicted, m.signals.events, m.signals.reaction, lastTick{m},
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector())
 	return m
-}
-
-func newTicks(name, help string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"outcome"})
-}
-
-func newDuration(name, help string) *prometheus.HistogramVec {
-	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: name, Help: help,
-		Buckets: prometheus.ExponentialBuckets(50e-6, 2.5, 12), // 50 µs to 1.2 s
-	}, []string{"part"})
-}
-
-// countTick counts a tick under the new and the former name of the metric.
-func (m *Metrics) countTick(outcome string) {
-	for _, c := range m.ticks {
-		c.WithLabelValues(outcome).Inc()
-	}
 }
 
 // Show makes the metrics and the probes show the trouble in h. It must be
 // called before the first tick.
 func (m *Metrics) Show(h *health.Health) { m.health = h }
 
-// turns returns the number of ticks.
-func (m *Metrics) turns() uint64 {
+// count returns the number of ticks.
+func (m *Metrics) count() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.seen
@@ -133,7 +111,7 @@ func (m *Metrics) Observe(t tick.Tick, err error, period time.Duration) {
 	defer m.mu.Unlock()
 	m.at, m.period, m.seen = m.now(), period, m.seen+1
 	if t.Snapshot.At.IsZero() {
-		m.countTick(tickBlind)
+		m.ticks.WithLabelValues(tickBlind).Inc()
 		if m.blind = ""; err != nil {
 			m.blind = err.Error()
 		}
@@ -144,12 +122,10 @@ func (m *Metrics) Observe(t tick.Tick, err error, period time.Duration) {
 	if err != nil {
 		outcome = tickFailed
 	}
-	m.countTick(outcome)
-	for _, d := range m.duration {
-		d.WithLabelValues("sense").Observe(t.Sense.Seconds())
-		d.WithLabelValues("decide").Observe(t.Decide.Seconds())
-		d.WithLabelValues("act").Observe(t.Act.Seconds())
-	}
+	m.ticks.WithLabelValues(outcome).Inc()
+	m.duration.WithLabelValues("sense").Observe(t.Sense.Seconds())
+	m.duration.WithLabelValues("decide").Observe(t.Decide.Seconds())
+	m.duration.WithLabelValues("act").Observe(t.Act.Seconds())
 	for _, o := range t.Done {
 		outcome := stepApplied
 		if o.Err != nil {

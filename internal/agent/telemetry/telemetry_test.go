@@ -99,13 +99,9 @@ func TestMetricsAreReadFromTheTicks(t *testing.T) {
 	for _, want := range []string{
 		`tenon_build_info{version="v1"} 1`,
 		`tenon_ticks_total{outcome="ok"} 1`,
-		`tenon_turns_total{outcome="ok"} 1`, // the former name of the metric
 		`tenon_ticks_total{outcome="failed"} 1`,
-		`tenon_turns_total{outcome="failed"} 1`, // the former name of the metric
 		`tenon_ticks_total{outcome="blind"} 1`,
-		`tenon_turns_total{outcome="blind"} 1`, // the former name of the metric
 		`tenon_tick_duration_seconds_count{part="sense"} 2`,
-		`tenon_turn_duration_seconds_count{part="sense"} 2`, // the former name of the metric
 		`tenon_steps_total{outcome="applied",policy="suppress"} 2`,
 		`tenon_steps_total{outcome="failed",policy="limit"} 2`,
 		`tenon_class_cpu_seconds_total{class="BE"} 2`,
@@ -127,7 +123,6 @@ func TestMetricsAreReadFromTheTicks(t *testing.T) {
 		`tenon_node_cpus 2`,
 		`tenon_node_cpu_seconds_total 3`,
 		`tenon_last_tick_timestamp_seconds 1.700003603e+09`,
-		`tenon_last_turn_timestamp_seconds 1.700003603e+09`, // the former name of the metric
 		`tenon_workload_throttled_seconds_total{class="BE",workload="be.slice/job"} 3`,
 		`tenon_workloads_omitted 0`,
 		`tenon_events_total{kind="delay"} 6`,
