@@ -24,12 +24,15 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/nodepages"
 	"tenon.sh/tenon/internal/cluster/podpages"
+	"tenon.sh/tenon/internal/cmdline"
 )
 
-// access has the flags of kubectl that select the cluster and the user.
+// access has the flags of kubectl that select the cluster and the user, and the
+// format of the answer.
 type access struct {
 	kubeconfig string
 	overrides  clientcmd.ConfigOverrides
+	output     cmdline.Output
 }
 
 // addFlags adds the flags of kubectl, with kubectl's names. The namespace is a

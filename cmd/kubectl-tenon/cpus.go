@@ -14,6 +14,7 @@ import (
 
 	"tenon.sh/tenon/internal/cluster/manifest"
 	"tenon.sh/tenon/internal/cluster/podpages"
+	"tenon.sh/tenon/internal/cmdline"
 )
 
 // errNoRoom makes fit exit with status 1.
@@ -22,7 +23,6 @@ var errNoRoom = errors.New("not all pods would find a place")
 func fitCommand(a *access, now func() time.Time) *cobra.Command {
 	var files []string
 	var namespace string
-	var out output
 	cmd := &cobra.Command{
 		Use:   "fit [-f FILE]... [FILE | pod/NAME]...",
 		Short: "Print where the pods of manifests would go, and which CPUs they would get; status 1 if one would wait",
@@ -76,7 +76,7 @@ places at most 10,000 pods.`,
 				return err
 			}
 			found := c.Fit(all.Wanted, by, schedulers)
-			if err := out.print(cmd.OutOrStdout(), found); err != nil {
+			if err := a.print(cmd, found); err != nil {
 				return err
 			}
 			if found.Fits < found.Total {
@@ -87,7 +87,6 @@ places at most 10,000 pods.`,
 	}
 	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "a file with manifests, or - for standard input; may be repeated")
 	addNamespace(cmd, &namespace, "the namespace of objects that name none")
-	addOutput(cmd, &out)
 	return cmd
 }
 
@@ -172,7 +171,6 @@ func read(all *manifest.Set, in io.Reader, name string) error {
 
 func mapCommand(a *access, now func() time.Time) *cobra.Command {
 	var svg, page string
-	var out output
 	cmd := &cobra.Command{
 		Use:   "map NODE",
 		Short: "Print the sockets, NUMA nodes, L3 caches and cores of a node with the pods that hold them",
@@ -183,8 +181,8 @@ func mapCommand(a *access, now func() time.Time) *cobra.Command {
 		Args:              one("node"),
 		ValidArgsFunction: a.completeNode,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if out == outputJSON && (svg != "" || page != "") {
-				return usageError{errors.New("want one of -o json, --svg and --html")}
+			if a.output != cmdline.Text && (svg != "" || page != "") {
+				return usageError{fmt.Errorf("want one of -o %s, --svg and --html", a.output)}
 			}
 			if svg != "" && svg == page {
 				return usageError{errors.New("--svg and --html name the same file: want two files")}
@@ -206,7 +204,7 @@ func mapCommand(a *access, now func() time.Time) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return out.print(cmd.OutOrStdout(), mapped{data, m})
+				return a.print(cmd, mapped{data, m})
 			}
 			if svg != "" {
 				if err := write(cmd, svg, m.SVG()); err != nil {
@@ -221,7 +219,6 @@ func mapCommand(a *access, now func() time.Time) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&svg, "svg", "", "write a picture to this file instead, or to standard output (-)")
 	cmd.Flags().StringVar(&page, "html", "", "write a page with the picture to this file instead, or to standard output (-)")
-	addOutput(cmd, &out)
 	return cmd
 }
 

@@ -62,12 +62,10 @@ type podQuestion struct {
 	*access
 	now       func() time.Time
 	namespace string
-	output    output
 }
 
 func (q *podQuestion) addFlags(cmd *cobra.Command) {
 	addNamespace(cmd, &q.namespace, "the namespace of the pod")
-	addOutput(cmd, &q.output)
 }
 
 // addNamespace adds the flag -n to a command.
@@ -125,7 +123,7 @@ func (q *podQuestion) answer(cmd *cobra.Command, text string) error {
 		}
 	}
 	found, _ := c.ExplainPod(namespace, name, seen)
-	return q.output.print(cmd.OutOrStdout(), found)
+	return q.print(cmd, found)
 }
 
 // lacksNamespace reports whether a namespace is known not to exist.
@@ -152,8 +150,7 @@ func nodeCommand(a *access, now func() time.Time) *cobra.Command {
 			name := cutKind(args[0], nodeWords)
 			for _, n := range nodes {
 				if n.Name == name {
-					_, err = fmt.Fprint(cmd.OutOrStdout(), nodepages.Explain(n, now()))
-					return err
+					return a.output.Print(cmd.OutOrStdout(), n.Data(now()), nodepages.Explain(n, now()))
 				}
 			}
 			if lacks.Nodes != "" {
@@ -175,8 +172,11 @@ func isolationCommand(a *access, now func() time.Time) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprint(cmd.OutOrStdout(), nodepages.Isolation(nodes, now()))
-			return err
+			l := listing[nodepages.TrialData]{text: nodepages.Isolation(nodes, now())}
+			for _, n := range nodes {
+				l.Nodes = append(l.Nodes, n.TrialData(now()))
+			}
+			return a.print(cmd, l)
 		},
 	}
 }

@@ -14,10 +14,11 @@ import (
 	"tenon.sh/tenon/internal/cluster/nodepages"
 	"tenon.sh/tenon/internal/cluster/podpages"
 	"tenon.sh/tenon/internal/cluster/schedulers"
+	"tenon.sh/tenon/internal/cmdline"
 )
 
 func newRootCommand(now func() time.Time) *cobra.Command {
-	var a access
+	a := access{output: cmdline.Text}
 	root := &cobra.Command{
 		Use:   "kubectl-tenon",
 		Short: "Show Tenon on the nodes of a cluster",
@@ -40,23 +41,17 @@ and 2 if the command line has an error.`,
   kubectl tenon map worker-1              # the CPUs of a node and their owners
   kubectl tenon doctor                    # what is not done as asked, and where`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tenon"},
-		Version:       versionOf(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
 	group(root)
 	root.SetFlagErrorFunc(flagError)
 	a.addFlags(root.PersistentFlags())
+	a.output.Add(root, root.PersistentFlags())
+	cmdline.AddVersion(root, cmdline.Version(version), nothing)
 	_ = root.RegisterFlagCompletionFunc("context", cobra.NoFileCompletions) // an error means that the flag does not exist
 	root.AddCommand(topCommand(&a, now), explainCommand(&a, now), doctorCommand(&a, now), fitCommand(&a, now), mapCommand(&a, now))
 	return root
-}
-
-func versionOf() string {
-	if version == "" {
-		return "unknown"
-	}
-	return version
 }
 
 // acceptAll adds the flag -A, because users of kubectl type it. It has no effect.
@@ -66,25 +61,27 @@ func acceptAll(cmd *cobra.Command) {
 
 func topCommand(a *access, now func() time.Time) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "top",
-		Short:   "Print the use and the batch resources of each node, and which of its cores pods own",
-		Example: `  kubectl tenon top`,
-		Args:    nothing,
+		Use:   "top",
+		Short: "Print the use and the batch resources of each node, and which of its cores pods own",
+		Example: `  kubectl tenon top
+  kubectl tenon top -o yaml`,
+		Args: nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			nodes, _, err := a.seenNodes(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
-			text := nodepages.Top(nodes, now()) + podpages.New(nodes, nil, now()).Lines()
-			waiting, err := a.unattended(cmd.Context(), cmd.ErrOrStderr(), now())
-			if err != nil {
+			l := listing[nodepages.NodeData]{text: nodepages.Top(nodes, now()) + podpages.New(nodes, nil, now()).Lines()}
+			for _, n := range nodes {
+				l.Nodes = append(l.Nodes, n.Data(now()))
+			}
+			if l.Unattended, err = a.unattended(cmd.Context(), cmd.ErrOrStderr(), now()); err != nil {
 				return err
 			}
-			if len(waiting) > 0 {
-				text += "\n" + strings.Join(waiting, "\n") + "\n"
+			if len(l.Unattended) > 0 {
+				l.text += "\n" + strings.Join(l.Unattended, "\n") + "\n"
 			}
-			_, err = io.WriteString(cmd.OutOrStdout(), text)
-			return err
+			return a.print(cmd, l)
 		},
 	}
 	acceptAll(cmd)
@@ -121,14 +118,16 @@ var errUnhealthy = errors.New("doctor found problems")
 func doctorCommand(a *access, now func() time.Time) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Print the mechanisms of each feature on the nodes, and the problems; status 1 if there are any",
-		Long: `Prints how each feature works on which nodes, and the problems: what is configured
+		Short: "Print the problems of a cluster, and how each feature works on its nodes; status 1 if there are any",
+		Long: `Prints how each feature works on which nodes, and the problems of the cluster (for
+what the kernel of one machine can do, see tenon doctor): what is configured
 and not in force, pods that a colocation profile missed, pods that ask for CPUs
 and have none on their node, pods that wait for a scheduler that does not run,
 pods of class SYSTEM in namespaces that may not have them, quotas that never
 count, and that tenon-manager does not run. The exit status is 1 if there is a problem.`,
-		Example: `  kubectl tenon doctor`,
-		Args:    nothing,
+		Example: `  kubectl tenon doctor
+  kubectl tenon doctor -o json | jq -r '.problems[].text'`,
+		Args: nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			nodes, _, err := a.seenNodes(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
@@ -145,11 +144,11 @@ count, and that tenon-manager does not run. The exit status is 1 if there is a p
 			if err != nil {
 				return err
 			}
-			text, healthy := nodepages.Doctor(nodes, profiles, others, now())
-			if _, err := fmt.Fprint(cmd.OutOrStdout(), text); err != nil {
+			d := nodepages.Doctor(nodes, profiles, others, now())
+			if err := a.print(cmd, d); err != nil {
 				return err
 			}
-			if !healthy {
+			if !d.Healthy {
 				return errUnhealthy
 			}
 			return nil

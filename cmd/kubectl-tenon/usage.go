@@ -1,10 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -12,56 +10,30 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// output is the value of the flag -o.
-type output string
-
-const (
-	outputText output = "text"
-	outputJSON output = "json"
-)
-
-// Set sets the format.
-func (o *output) Set(s string) error {
-	if s != string(outputText) && s != string(outputJSON) {
-		return errors.New("want text or json")
-	}
-	*o = output(s)
-	return nil
-}
-
-// String returns the name of the format.
-func (o *output) String() string { return string(*o) }
-
-// Type returns how help names the value.
-func (o *output) Type() string { return "FORMAT" }
-
-// A page is an answer that can be printed as text or as JSON.
+// A page is an answer that can be printed as text or as data.
 type page interface{ Text() string }
 
-// print writes a page as JSON for -o json, and otherwise its text.
-func (o output) print(w io.Writer, p page) error {
-	if o != outputJSON {
-		_, err := io.WriteString(w, p.Text())
-		return err
-	}
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(p)
+// print prints a page in the format of -o.
+func (a *access) print(cmd *cobra.Command, p page) error {
+	return a.output.Print(cmd.OutOrStdout(), p, p.Text())
 }
 
-// addOutput adds the flag -o to a command.
-func addOutput(cmd *cobra.Command, o *output) {
-	*o = outputText
-	cmd.Flags().VarP(o, "output", "o", "how to print: text or json, whose fields docs/kubectl-tenon.md lists")
-	// An error means that the flag does not exist.
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{string(outputText), string(outputJSON)}, cobra.ShellCompDirectiveNoFileComp))
+// A listing is a page whose data is a list of nodes.
+type listing[T any] struct {
+	Nodes []T `json:"nodes"`
+	// Unattended lists the schedulers that do not handle the pods that wait for them.
+	Unattended []string `json:"unattended,omitempty"`
+
+	text string
 }
+
+// Text returns the page.
+func (l listing[T]) Text() string { return l.text }
 
 // see names the help of a command.
 func see(cmd *cobra.Command) string { return "see " + cmd.CommandPath() + " --help" }
 
-// flagError explains an error of a flag. Users of kubectl try -n and -o with
+// flagError explains an error of a flag. Users of kubectl try -n with
 // all commands.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
@@ -76,8 +48,6 @@ func flagError(cmd *cobra.Command, err error) error {
 	switch name {
 	case "-n", "--namespace":
 		hint = "it is about nodes and the pods of all namespaces"
-	case "-o", "--output":
-		hint = "explain pod, fit and map have it, and kubectl get nodes,nodereports -o json prints what the nodes report"
 	case "-f", "--filename":
 		hint = "fit reads manifests"
 	}

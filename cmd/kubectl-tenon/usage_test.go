@@ -15,7 +15,7 @@ func TestUsageErrorsSayWhatIsKnown(t *testing.T) {
 	for line, want := range map[string]string{
 		"explain foo":                 `kubectl tenon explain: there is no "foo": want isolation, node, pod`,
 		"explain workload x":          `kubectl tenon explain: there is no "workload": want isolation, node, pod`,
-		"explan pod":                  `kubectl tenon: there is no "explan": want doctor, explain, fit, map, top`,
+		"explan pod":                  `kubectl tenon: there is no "explan": want doctor, explain, fit, map, top, version`,
 		"explain pod":                 "kubectl tenon explain pod: want the name of a pod: see kubectl tenon explain pod --help",
 		"explain pod a b":             "kubectl tenon explain pod: want one pod, and there are 2: a b",
 		"explain pod/":                `"pod/" is not the name of a pod: want NAME, pod/NAME or NAMESPACE/NAME`,
@@ -29,11 +29,11 @@ func TestUsageErrorsSayWhatIsKnown(t *testing.T) {
 		"top x":                       `kubectl tenon top takes no argument, and "x" is one`,
 		"top -n shop":                 "kubectl tenon top has no flag -n: it is about nodes and the pods of all namespaces",
 		"map node-1 --namespace a":    "kubectl tenon map has no flag --namespace: it is about nodes",
-		"doctor -o json":              "kubectl tenon doctor has no flag -o: explain pod, fit and map have it",
+		"doctor -o xml":               `invalid argument "xml" for "-o, --output" flag: want text, json or yaml`,
+		"version now":                 `kubectl tenon version takes no argument, and "now" is one`,
 		"doctor -f x":                 "kubectl tenon doctor has no flag -f: fit reads manifests",
 		"top -x":                      "kubectl tenon top has no flag -x: see kubectl tenon top --help",
 		"fit":                         "kubectl tenon fit: want a manifest, such as -f db.yaml",
-		"fit -o yaml -f x":            "want text or json",
 		"map node-1 --svg - --html -": "--svg and --html name the same file",
 		"map node-1 -o json --svg x":  "want one of -o json, --svg and --html",
 	} {

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -21,6 +20,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/certificate"
 	"tenon.sh/tenon/internal/cluster/manager"
 	"tenon.sh/tenon/internal/cluster/webhooks"
+	"tenon.sh/tenon/internal/cmdline"
 )
 
 // version is set by the build: -ldflags "-X main.version=v1.2.3".
@@ -29,29 +29,24 @@ var version string
 // defaultNamespace is the default namespace of the manager outside a pod.
 const defaultNamespace = "tenon-system"
 
-// ackNamespace and ackName are the namespace and name of the ConfigMap on ACK.
-const ackNamespace, ackName = "kube-system", "ack-slo-config"
-
 // command holds the values of the flags.
 type command struct {
-	kubeconfig                  string
-	namespace, name             string
-	configNamespace, configName string
-	ack                         bool
-	service                     string
-	servicePort                 int32
-	webhookPort                 int
-	scheduler                   string
-	schedulers                  map[string]string
-	metrics, health             string
-	elect, dryRun               bool
-	lifetimes                   certificate.Lifetimes
-	format                      string
-	level                       slog.Level
+	kubeconfig      string
+	namespace, name string
+	configMap       cmdline.ObjectName
+	service         string
+	servicePort     int32
+	webhookPort     int
+	scheduler       string
+	schedulers      map[string]string
+	metrics, health string
+	elect, dryRun   bool
+	lifetimes       certificate.Lifetimes
+	log             cmdline.Log
 }
 
 func newRootCommand() *cobra.Command {
-	c := &command{level: slog.LevelInfo}
+	c := &command{}
 	root := &cobra.Command{
 		Use:   "tenon-manager",
 		Short: "Publish batch resources on the nodes of a cluster, and answer its webhooks",
@@ -64,21 +59,15 @@ It also answers the webhooks for pods of class BE, profiles and the ConfigMap,
 with certificates that it makes and renews by itself. Several replicas answer
 webhooks; the one that holds the lease writes.`,
 		Example: `  tenon-manager --dry-run --kubeconfig ~/.kube/config   # say what would be written
-  tenon-manager --ack                                   # settings of ACK: kube-system/ack-slo-config`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{fmt.Errorf("tenon-manager takes no argument, got %q: see tenon-manager --help", args[0])}
-			}
-			return nil
-		},
+  tenon-manager --config-map kube-system/ack-slo-config  # settings of ACK`,
+		Args:          noArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Version:       versionName(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.run(cmd.Context(), cmd.ErrOrStderr())
 		},
 	}
-	root.SetVersionTemplate("tenon-manager {{.Version}}\n")
+	cmdline.AddVersion(root, versionName(), noArgs)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
 	})
@@ -86,9 +75,7 @@ webhooks; the one that holds the lease writes.`,
 	f.StringVar(&c.kubeconfig, "kubeconfig", "", "the kubeconfig file; empty: KUBECONFIG, or the service account of the pod")
 	f.StringVar(&c.namespace, "namespace", ownNamespace(), "the namespace of the manager, its lease and its Secret")
 	f.StringVar(&c.name, "name", "tenon-manager", "the name of the lease, the Secret and the webhook configurations")
-	f.StringVar(&c.configNamespace, "config-namespace", "koordinator-system", "the namespace of the ConfigMap with the settings")
-	f.StringVar(&c.configName, "slo-config-name", "slo-controller-config", "the ConfigMap with the settings")
-	f.BoolVar(&c.ack, "ack", false, "the settings are in ACK's ConfigMap, "+ackNamespace+"/"+ackName)
+	c.configMap.AddConfigMap(root, f)
 	f.StringVar(&c.service, "service", "tenon-manager", "the Service by which the API server reaches the webhooks")
 	f.Int32Var(&c.servicePort, "service-port", 443, "the port of that Service")
 	f.IntVar(&c.webhookPort, "webhook-port", 9443, "the port of the webhooks; 0: none")
@@ -101,8 +88,7 @@ webhooks; the one that holds the lease writes.`,
 	f.DurationVar(&c.lifetimes.CA, "ca-lifetime", certificate.DefaultLifetimes.CA, "validity of the CA of the webhooks; renewed after two thirds")
 	f.DurationVar(&c.lifetimes.Serving, "certificate-lifetime", certificate.DefaultLifetimes.Serving, "validity of their certificate; renewed after two thirds")
 	f.DurationVar(&c.lifetimes.Settle, "certificate-settle", certificate.DefaultLifetimes.Settle, "time for which a new CA is trusted before it signs, and an old one afterwards")
-	f.StringVar(&c.format, "log-format", "text", "how to log: text or json")
-	f.TextVar(&c.level, "log-level", slog.LevelInfo, "what to log: debug, info, warn or error")
+	c.log.Add(root, f)
 	root.AddCommand(newUninstallCommand(c))
 	return root
 }
@@ -110,13 +96,10 @@ webhooks; the one that holds the lease writes.`,
 // options checks the flags, and converts them to options of the manager.
 func (c *command) options(stderr io.Writer) (manager.Options, error) {
 	o := manager.Options{
-		Namespace: c.namespace, Name: c.name, Config: client.ObjectKey{Namespace: c.configNamespace, Name: c.configName},
+		Namespace: c.namespace, Name: c.name, Config: client.ObjectKey(c.configMap),
 		Service: webhooks.Service{Namespace: c.namespace, Name: c.service, Port: c.servicePort}, Port: c.webhookPort, Scheduler: c.scheduler,
 		Metrics: c.metrics, Health: c.health, Elect: c.elect, DryRun: c.dryRun, Lifetimes: c.lifetimes,
 		SchedulerNames: c.schedulers,
-	}
-	if c.ack {
-		o.Config = client.ObjectKey{Namespace: ackNamespace, Name: ackName}
 	}
 	if c.dryRun {
 		o.Port = 0
@@ -128,20 +111,13 @@ func (c *command) options(stderr io.Writer) (manager.Options, error) {
 		}
 	}
 	switch {
-	case c.format != "text" && c.format != "json":
-		return o, usageError{fmt.Errorf("--log-format %s: want text or json", c.format)}
 	case c.webhookPort < 0 || c.webhookPort > 65535:
 		return o, usageError{fmt.Errorf("--webhook-port %d: want 0 to 65535", c.webhookPort)}
 	case l.Settle <= 0 || l.Serving < 6*l.Settle || l.CA < 2*l.Serving:
 		return o, usageError{fmt.Errorf("--certificate-settle %v, --certificate-lifetime %v, --ca-lifetime %v: want a certificate lifetime of at least 6 times the settle time, and a CA lifetime of at least twice that of the certificate",
 			l.Settle, l.Serving, l.CA)}
 	}
-	handler := &slog.HandlerOptions{Level: c.level}
-	if c.format == "json" {
-		o.Log = slog.New(slog.NewJSONHandler(stderr, handler))
-	} else {
-		o.Log = slog.New(slog.NewTextHandler(stderr, handler))
-	}
+	o.Log = c.log.Logger(stderr)
 	return o, nil
 }
 
@@ -188,14 +164,13 @@ func ownNamespace() string {
 	return defaultNamespace
 }
 
-// versionName returns the version of the build. The Makefile or go install sets
-// it.
-func versionName() string {
-	if version != "" {
-		return version
+// versionName returns the version of the build.
+func versionName() string { return cmdline.Version(version) }
+
+// noArgs returns an error if there are arguments.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("%s takes no argument, got %q: see %[1]s --help", cmd.CommandPath(), args[0])}
 	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(devel)"
+	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -9,7 +10,7 @@ import (
 
 func TestBadFlagsSayWhatIsWanted(t *testing.T) {
 	for line, want := range map[string]string{
-		"--log-format xml":          "--log-format xml: want text or json",
+		"--log-format xml":          `invalid argument "xml" for "--log-format" flag: want text or json`,
 		"--translate-scheduler a=":  "--translate-scheduler a=: want the names of two schedulers",
 		"--translate-scheduler a":   "a must be formatted as key=value",
 		"--webhook-port 70000":      "--webhook-port 70000: want 0 to 65535",
@@ -41,7 +42,10 @@ func TestFlagsBecomeOptions(t *testing.T) {
 		t.Error(err)
 	}
 	c.schedulers, _ = root.Flags().GetStringToString("translate-scheduler")
-	c.format, c.ack, c.dryRun, c.webhookPort = "json", true, true, 9443
+	c.dryRun, c.webhookPort = true, 9443
+	if err := errors.Join(c.log.Format.Set("json"), c.configMap.Set("kube-system/ack-slo-config")); err != nil {
+		t.Error(err)
+	}
 	c.lifetimes.Settle, c.lifetimes.Serving, c.lifetimes.CA = time.Minute, time.Hour, 3*time.Hour
 	o, err := c.options(io.Discard)
 	if err != nil || o.Config.String() != "kube-system/ack-slo-config" || o.Port != 0 || !o.DryRun || o.SchedulerNames["koord-scheduler"] != "default-scheduler" {

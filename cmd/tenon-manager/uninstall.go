@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
@@ -13,10 +11,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"tenon.sh/tenon/internal/cluster/manager"
+	"tenon.sh/tenon/internal/cmdline"
 )
 
 func newUninstallCommand(c *command) *cobra.Command {
-	var agents string
+	agents := cmdline.ObjectName{Namespace: defaultNamespace, Name: "tenond"}
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "uninstall",
@@ -25,17 +24,8 @@ func newUninstallCommand(c *command) *cobra.Command {
 on its node and has ended, delete the reports, and take the batch resources off
 the nodes. The Helm chart does this before it deletes anything.`,
 		Example: "  tenon-manager uninstall --daemonset tenon-system/tenond",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usageError{fmt.Errorf("tenon-manager uninstall takes no argument, got %q", args[0])}
-			}
-			return nil
-		},
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			namespace, name, both := strings.Cut(agents, "/")
-			if !both || namespace == "" || name == "" || strings.Contains(name, "/") {
-				return usageError{fmt.Errorf("--daemonset %q: want NAMESPACE/NAME", agents)}
-			}
 			o, err := c.options(cmd.ErrOrStderr())
 			if err != nil {
 				return err
@@ -48,12 +38,12 @@ the nodes. The Helm chart does this before it deletes anything.`,
 			defer stop()
 			ctx, cancel := context.WithTimeoutCause(ctx, timeout, errors.New("--timeout is over"))
 			defer cancel()
-			return manager.Uninstall(ctx, rc, client.ObjectKey{Namespace: namespace, Name: name}, o.Log)
+			return manager.Uninstall(ctx, rc, client.ObjectKey(agents), o.Log)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&c.kubeconfig, "kubeconfig", "", "the kubeconfig file; empty: KUBECONFIG, or the service account of the pod")
-	f.StringVar(&agents, "daemonset", defaultNamespace+"/tenond", "the agents' DaemonSet, as NAMESPACE/NAME")
+	f.Var(&agents, "daemonset", "the agents' DaemonSet")
 	f.DurationVar(&timeout, "timeout", 3*time.Minute, "maximum time until all agents have ended")
 	return cmd
 }

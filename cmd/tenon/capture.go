@@ -15,9 +15,9 @@ import (
 func newCaptureCommand(g *global) *cobra.Command {
 	return &cobra.Command{
 		Use:   "capture [FILE]",
-		Short: "Save the last turns of tenond: all that it saw, wanted and did",
+		Short: "Save the last ticks of tenond: all that it saw, wanted and did",
 		Long: `Save what the flight recorder of tenond holds: all that it saw, wanted and did in
-the last turns, an hour of them with a hundred workloads and a turn a second. It
+the last ticks, an hour of them with a hundred workloads and a tick a second. It
 works also when tenond has crashed, but not across a reboot. FILE is compressed
 JSON lines, for tenon replay and zcat; the default is named after the time, and -
 is standard output. It names cgroups and holds no content of any process.`,
@@ -31,7 +31,7 @@ is standard output. It names cgroups and holds no content of any process.`,
 			if len(args) == 1 {
 				path = args[0]
 			}
-			turns, err := capture(cmd.OutOrStdout(), g.agentDir(cmd), path)
+			ticks, err := capture(cmd.OutOrStdout(), g.agentDir, path)
 			if errors.Is(err, record.ErrNone) {
 				err = fmt.Errorf("%w: tenond has not run here since the last boot", err)
 			}
@@ -43,16 +43,16 @@ is standard output. It names cgroups and holds no content of any process.`,
 			}
 			done := struct {
 				File  string `json:"file"`
-				Turns int    `json:"turns"`
-			}{path, turns}
-			return g.output.print(cmd.OutOrStdout(), done, fmt.Sprintf("%s: %d turns\n", path, turns))
+				Ticks int    `json:"ticks"`
+			}{path, ticks}
+			return g.output.Print(cmd.OutOrStdout(), done, fmt.Sprintf("%s: %d ticks\n", path, ticks))
 		},
 	}
 }
 
 // capture writes the record to a new file, or to standard output. If it fails,
 // it removes the incomplete file.
-func capture(stdout io.Writer, stateDir, path string) (turns int, err error) {
+func capture(stdout io.Writer, stateDir, path string) (ticks int, err error) {
 	if path == "-" {
 		return record.Capture(stateDir, stdout)
 	}

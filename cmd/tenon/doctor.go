@@ -18,6 +18,7 @@ import (
 	"tenon.sh/tenon/internal/decide/unsupported"
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/lab/textlayout"
 	"tenon.sh/tenon/internal/machine/capability"
 	"tenon.sh/tenon/internal/machine/host"
 	"tenon.sh/tenon/internal/model/node"
@@ -40,13 +41,15 @@ type diagnosis struct {
 	// Isolation describes the mechanism that would isolate best-effort work.
 	// Selection lists all isolation mechanisms, the strongest first.
 	Isolation  string          `json:"isolation"`
-	Selection  []mechanismLine `json:"ladder"`
+	Selection  []mechanismLine `json:"selection"`
 	Mechanisms []mechanism     `json:"mechanisms"`
 	// Troubles lists what a running tenond reports about itself. It is absent if no
 	// tenond answers within agentPatience.
 	Troubles []health.Trouble `json:"troubles,omitempty"`
 	// Unmet lists the settings of --config that this node cannot carry out.
 	Unmet []unsupported.Setting `json:"unmet,omitempty"`
+
+	all bool // print also the mechanisms that are available
 }
 
 type mechanism struct {
@@ -61,13 +64,14 @@ type mechanism struct {
 const agentPatience = 2 * time.Second
 
 func newDoctorCommand(g *global) *cobra.Command {
-	try, file := false, ""
+	try, all, file := false, false, ""
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Show what this kernel and hardware offer, and what Tenon uses",
-		Long: `Show which mechanisms this kernel and hardware offer, how Tenon knows, and what
-it uses where one is missing. Everything is probed, nothing is guessed from a
-version. Without root some answers are "unknown".
+		Short: "Show what the kernel and the hardware of this machine lack, and what Tenon uses",
+		Long: `Show which mechanisms the kernel and the hardware of this machine lack, how Tenon
+knows, and what it uses instead. Everything is probed, nothing is guessed from a
+version. Without root some answers are "unknown". For the problems of a cluster,
+see kubectl tenon doctor.
 
 It writes nothing. Where no cgroup shows whether the kernel has a file, the answer
 is "unknown" unless --try is given: that makes a cgroup, and may turn a controller
@@ -86,15 +90,18 @@ that this node cannot carry out.`,
 				}
 			}
 			d := diagnose(cmd.Context(), proc.Default(), g.stateDir, try, c.Policy)
+			d.all = all
 			ctx, stop := context.WithTimeout(cmd.Context(), agentPatience)
 			defer stop()
 			if s, err := control.NewClient(g.stateDir).Status(ctx); err == nil { // without an agent, there is no trouble to name
 				d.Troubles = s.Troubles
 			}
-			return g.output.print(cmd.OutOrStdout(), d, d.String())
+			return g.output.Print(cmd.OutOrStdout(), d, d.String())
 		},
 	}
+	g.stateDirFlag(cmd)
 	cmd.Flags().StringVar(&file, "config", "", "list the settings of this configuration file of tenond that the node cannot carry out")
+	cmd.Flags().BoolVar(&all, "all", false, "print also the mechanisms that are available")
 	cmd.Flags().BoolVar(&try, "try", false, "make a cgroup for a moment where no existing one shows what the kernel has")
 	return cmd
 }
@@ -201,26 +208,49 @@ func (d diagnosis) String() string {
 	}
 	fmt.Fprintf(head, "CPUs\t%d, %s, %s, %s: %s\n", d.CPUs, smt, count(d.Sockets, "socket"), count(d.NUMANodes, "NUMA node"), d.CPUModel)
 	fmt.Fprintf(head, "virtualization\t%s\n", d.Virtualization)
-	fmt.Fprintf(head, "isolation\t%s\n", d.Isolation)
+	fmt.Fprintf(head, "isolation\t%s\n", fold(d.Isolation, len("virtualization  ")))
 	for _, t := range d.Troubles {
-		fmt.Fprintf(head, "TROUBLE (%s)\t%s\n", t.Kind, t.Text)
+		fmt.Fprintf(head, "TROUBLE (%s)\t%s\n", t.Kind, fold(t.Text, len("TROUBLE ()  "+t.Kind)))
 	}
 	head.Flush()
 	b.WriteByte('\n')
 	d.printSelection(&b)
-	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "MECHANISM\tAVAILABLE\tWHY\tTENON USES INSTEAD")
-	for _, m := range d.Mechanisms {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", m.Name, m.Available, m.Why, m.Instead)
-	}
+	d.printMechanisms(&b)
 	for i, s := range d.Unmet {
 		if i == 0 {
-			fmt.Fprintln(table, "\nCONFIGURED, NOT POSSIBLE HERE\tWHY")
+			b.WriteString("\nCONFIGURED, NOT POSSIBLE HERE\n")
 		}
-		fmt.Fprintf(table, "%s\t%s\n", s.Key, s.Why)
+		fmt.Fprintf(&b, "%s: %s\n", s.Key, fold(s.Why, len(s.Key)+2))
 	}
-	table.Flush()
 	return b.String()
+}
+
+// printMechanisms prints what this kernel and hardware lack and what Tenon uses
+// instead. With --all, it also prints what they have.
+func (d diagnosis) printMechanisms(b *strings.Builder) {
+	const row, indent = "%-22s  %-9s  %s\n", 22 + 2 + 9 + 2
+	fmt.Fprintf(b, row, "MECHANISM", "AVAILABLE", "WHY, AND WHAT TENON USES INSTEAD")
+	shown := 0
+	for _, m := range d.Mechanisms {
+		if m.Available == node.Yes && !d.all {
+			continue
+		}
+		shown++
+		fmt.Fprintf(b, row, m.Name, m.Available, fold(m.Why, indent))
+		if m.Instead != "" {
+			fmt.Fprintf(b, row, "", "", fold("instead: "+m.Instead, indent))
+		}
+	}
+	if more := len(d.Mechanisms) - shown; more > 0 {
+		fmt.Fprintf(b, "%d more are available: tenon doctor --all lists them.\n", more)
+	}
+}
+
+// fold breaks a text into lines that end within 100 columns. It begins at the
+// column after indent.
+func fold(text string, indent int) string {
+	const columns = 100
+	return strings.Join(textlayout.Wrap(text, max(columns-indent, 20)), "\n"+strings.Repeat(" ", indent))
 }
 
 func count(n int, noun string) string {

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/plan"
@@ -33,7 +32,7 @@ func (d *diagnosis) isolation(can node.Capabilities, i node.Isolation) {
 	_, wants := policy.Decide(policy.Config{CPUQOS: config}, policy.State{}, node.Snapshot{Capabilities: can, Workloads: []node.Workload{launchedBE()}})
 	for _, w := range wants {
 		if w.Intent == plan.Set && w.Knob.File == node.FileCPUWeight {
-			d.Isolation += fmt.Sprintf("; below it %s %v on %s: %s", w.Knob.File, w.Value, w.Knob.Cgroup, w.Reason)
+			d.Isolation += fmt.Sprintf("; with it, %s gets %s %v", w.Knob.Cgroup, w.Knob.File, w.Value)
 		}
 	}
 }
@@ -43,15 +42,14 @@ func (d diagnosis) printSelection(out io.Writer) {
 	if len(d.Selection) == 0 {
 		return
 	}
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "MECHANISM\tAVAILABLE\tTENON\tWHY")
+	const row, indent = "%-10s  %-9s  %-8s  %s\n", 10 + 2 + 9 + 2 + 8 + 2
+	fmt.Fprintf(out, row, "ISOLATION", "AVAILABLE", "TENON", "WHY")
 	for _, r := range d.Selection {
 		takes := ""
 		if r.Chosen {
 			takes = "takes it"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", r.Name, r.Available, takes, r.Why)
+		fmt.Fprintf(out, row, r.Name, r.Available, takes, fold(r.Why, indent))
 	}
-	table.Flush()
 	fmt.Fprintln(out)
 }

@@ -32,7 +32,7 @@ may count on, term by term. tenond must run.`,
 			if len(words) != 1 && len(words) != 2 {
 				return usageError{errors.New("explain wants a workload, or a cgroup and a file such as batch.slice cpu.max: tenon status and tenon top list them")}
 			}
-			agent := g.agent(cmd)
+			agent := g.agent()
 			var e control.Explanation
 			var err error
 			if len(words) == 2 {
@@ -43,10 +43,10 @@ may count on, term by term. tenond must run.`,
 			if err != nil {
 				return needRoot("explain", suggest(err))
 			}
-			return g.output.print(cmd.OutOrStdout(), e, e.String())
+			return g.output.Print(cmd.OutOrStdout(), e, e.String())
 		},
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			s, err := g.agent(cmd).Status(cmd.Context())
+			s, err := g.agent().Status(cmd.Context())
 			if err != nil || len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}

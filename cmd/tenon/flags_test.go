@@ -82,7 +82,7 @@ func TestWrongFlagsAreRefusedBeforeTheExperiment(t *testing.T) {
 		{"reaction --max-steal 0", "--max-steal 0: want more than 0 and at most 100 percent"},
 		{"reaction --blocks 0 --contrast 0 --steps 0", "--blocks 0: want 1 or more; --contrast 0: want 1 or more; --steps 0: want 1 or more"},
 		{"reaction --step 0s", "--step 0s: want 20ms to 1m"},
-		{"reaction --least-pause 0s --most-pause 0s", "--least-pause 0s: want more than 0; --most-pause 0s: want more than 0"},
+		{"reaction --min-pause 0s --max-pause 0s", "--max-pause 0s: want more than 0; --min-pause 0s: want more than 0"},
 
 		// Flags that do not fit together.
 		{"colocation --batch xz --work-regexp (", "--work-regexp is for a --batch command of your own"},
@@ -110,7 +110,7 @@ func TestWrongFlagsAreRefusedBeforeTheExperiment(t *testing.T) {
 		{"pinning --limit 1.5", `invalid argument "1.5" for "--limit" flag: want a whole number: see tenon lab pinning --help`},
 		{"pinning --duration 3", `invalid argument "3" for "--duration" flag: want a duration such as 1m30s: see tenon lab pinning --help`},
 		{"concurrency --max-steal much", `invalid argument "much" for "--max-steal" flag: want a number: see tenon lab concurrency --help`},
-		{"concurrency --once=maybe", `invalid argument "maybe" for "--once" flag: want true or false: see tenon lab concurrency --help`},
+		{"concurrency --no-retry=maybe", `invalid argument "maybe" for "--no-retry" flag: want true or false: see tenon lab concurrency --help`},
 		{"concurrency --limits -2", `--limits: cpu amount "-2": *`},
 	} {
 		c.want = strings.ReplaceAll(c.want, "SERVICES", strings.Join(work.Services, ", "))

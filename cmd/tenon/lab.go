@@ -19,6 +19,7 @@ import (
 	"tenon.sh/tenon/cmd/tenon/labcmd"
 	"tenon.sh/tenon/cmd/tenon/labflag"
 	"tenon.sh/tenon/cmd/tenon/resultcmd"
+	"tenon.sh/tenon/internal/cmdline"
 	"tenon.sh/tenon/internal/lab"
 	"tenon.sh/tenon/internal/lab/colocation/run"
 	"tenon.sh/tenon/internal/lab/harness"
@@ -34,7 +35,7 @@ const exitInterrupted = 130
 func newLabCommand(g *global) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lab",
-		Short: "Run experiments that show what colocation costs and wins on this machine",
+		Short: "Measure what colocation costs and wins on this machine",
 		Example: `  sudo tenon lab colocation
   sudo tenon lab kernel-qos
   sudo tenon lab memory
@@ -46,7 +47,16 @@ func newLabCommand(g *global) *cobra.Command {
 
 		SuggestionsMinimumDistance: 2,
 	}
-	cmd.AddCommand(labcmd.NewColocation(labFrame(g)), labcmd.NewKernelQOS(labFrame(g)), labcmd.NewMemory(labFrame(g)), labcmd.NewReaction(labFrame(g)), jobcmd.NewConcurrency(jobFrame(g)), jobcmd.NewPinning(jobFrame(g)), newLoadCommand(g), newReportCommand(g), resultcmd.New(resultFrame(g)), resultcmd.NewSubmit(resultFrame(g)), resultcmd.NewPack(resultFrame(g)), newChildCommand())
+	experiments := []*cobra.Command{
+		labcmd.NewColocation(labFrame(g)), labcmd.NewKernelQOS(labFrame(g)), labcmd.NewMemory(labFrame(g)), labcmd.NewReaction(labFrame(g)),
+		jobcmd.NewConcurrency(jobFrame(g)), jobcmd.NewPinning(jobFrame(g)), resultcmd.NewSubmit(resultFrame(g)),
+	}
+	g.stateDirFlag(experiments...)
+	for _, e := range experiments {
+		labflag.GroupHelp(e)
+	}
+	cmd.AddCommand(experiments...)
+	cmd.AddCommand(jobcmd.NewAdvise(jobFrame(g)), newLoadCommand(g), newReportCommand(g), resultcmd.New(resultFrame(g)), resultcmd.NewPack(resultFrame(g)), newChildCommand())
 	return cmd
 }
 
@@ -67,8 +77,8 @@ func experiment(cmd *cobra.Command, g *global, run func(context.Context) (harnes
 }
 
 func printFindings(cmd *cobra.Command, g *global, f report.Findings) error {
-	if g.output == jsonText {
-		return g.output.print(cmd.OutOrStdout(), f.Result(), "")
+	if g.output != cmdline.Text {
+		return g.output.Print(cmd.OutOrStdout(), f.Result(), "")
 	}
 	return f.Page().WriteText(cmd.OutOrStdout())
 }
@@ -90,7 +100,7 @@ func jobFrame(g *global) jobcmd.Frame {
 	return jobcmd.Frame{
 		Version: version, Usage: func(err error) error { return usageError{err} },
 		Print: func(cmd *cobra.Command, v any, text string) error {
-			return g.output.print(cmd.OutOrStdout(), v, text)
+			return g.output.Print(cmd.OutOrStdout(), v, text)
 		},
 		Findings: func(cmd *cobra.Command, f report.Findings) error { return printFindings(cmd, g, f) },
 		Prepare:  func(s *testbed.Setting) error { return prepare(g, s, false) },
@@ -228,8 +238,8 @@ func runLoad(cmd *cobra.Command, g *global, c load.Config) error {
 		}
 		return err
 	}
-	if g.output == jsonText {
-		err = g.output.print(cmd.OutOrStdout(), r, "")
+	if g.output != cmdline.Text {
+		err = g.output.Print(cmd.OutOrStdout(), r, "")
 	} else {
 		err = r.WriteText(cmd.OutOrStdout())
 	}

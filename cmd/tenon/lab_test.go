@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"tenon.sh/tenon/internal/cmdline"
 	"tenon.sh/tenon/internal/lab/harness"
 )
 
@@ -38,7 +39,7 @@ func TestAnInterruptedExperimentSaysWhatIsNotPutBack(t *testing.T) {
 // TestAnExperimentWhoseRunsCannotBeReadSaysWhy has runs but no findings.
 func TestAnExperimentWhoseRunsCannotBeReadSaysWhy(t *testing.T) {
 	unreadable := errors.New("line 7 ends with CR alone")
-	for _, o := range []output{text, jsonText} {
+	for _, o := range []cmdline.Output{cmdline.Text, cmdline.JSON} {
 		err := experiment(&cobra.Command{}, &global{output: o}, func(context.Context) (harness.Outcome, error) {
 			return harness.Outcome{Runs: 1}, unreadable
 		})
@@ -55,7 +56,7 @@ func TestAnExperimentWhoseRunsCannotBeReadSaysWhy(t *testing.T) {
 func TestAnExperimentEndsInOrderIfItsStderrHasNoReader(t *testing.T) {
 	const resultName, signalName = "TENON_TEST_CLEANED", "TENON_TEST_INTERRUPT"
 	if cleaned := os.Getenv(resultName); cleaned != "" {
-		_ = experiment(&cobra.Command{}, &global{output: text}, func(ctx context.Context) (harness.Outcome, error) {
+		_ = experiment(&cobra.Command{}, &global{output: cmdline.Text}, func(ctx context.Context) (harness.Outcome, error) {
 			if os.Getenv(signalName) != "" {
 				_ = syscall.Kill(os.Getpid(), syscall.SIGINT)
 				<-ctx.Done()

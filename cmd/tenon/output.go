@@ -1,47 +1,16 @@
 package main
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"tenon.sh/tenon/internal/agent/printable"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
-
-// output is the value of the flag -o.
-type output string
-
-const (
-	text     output = "text"
-	jsonText output = "json"
-)
-
-func (o *output) Set(s string) error {
-	if s != string(text) && s != string(jsonText) {
-		return fmt.Errorf("want text or json")
-	}
-	*o = output(s)
-	return nil
-}
-func (o *output) String() string { return string(*o) }
-func (o *output) Type() string   { return "FORMAT" }
-
-// print writes v as JSON with -o json, otherwise it writes text.
-func (o output) print(w io.Writer, v any, text string) error {
-	if o != jsonText {
-		_, err := io.WriteString(w, text)
-		return err
-	}
-	e := json.NewEncoder(printable.JSON(w))
-	e.SetIndent("", "  ")
-	return e.Encode(v)
-}
 
 // classFlag, cpuFlag and memoryFlag parse and check the value of a flag.
 type (
@@ -50,21 +19,23 @@ type (
 	memoryFlag struct{ node.Maybe[unit.Bytes] }
 )
 
+// classNames lists the classes that tenon run accepts. A command of tenon run
+// gets no CPUs of its own, so LSR and LSE are not among them.
 func classNames() []string {
-	var names []string
-	for _, c := range node.Classes {
-		names = append(names, string(c))
-	}
-	return names
+	return []string{string(node.LS), string(node.System), string(node.BE)}
 }
 
 func (f *classFlag) Set(s string) error {
 	c := node.Class(strings.ToUpper(s))
-	if !slices.Contains(node.Classes, c) {
-		return fmt.Errorf("want one of %s", strings.Join(classNames(), ", "))
+	if slices.Contains(classNames(), string(c)) {
+		f.Class = c
+		return nil
 	}
-	f.Class = c
-	return nil
+	want := "want one of " + strings.Join(classNames(), ", ")
+	if slices.Contains(node.Classes, c) {
+		want += ": tenon run gives a command no CPUs of its own, a rule of tenond does"
+	}
+	return errors.New(want)
 }
 func (f *classFlag) String() string { return string(f.Class) }
 func (f *classFlag) Type() string   { return "CLASS" }

@@ -62,10 +62,11 @@ would write with that configuration.`,
 			}
 			p := planOf(t)
 			p.rules = f.config != ""
-			return g.output.print(cmd.OutOrStdout(), p, p.String())
+			return g.output.Print(cmd.OutOrStdout(), p, p.String())
 		},
 	}
 	f.command.add(cmd)
+	g.stateDirFlag(cmd)
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.be, "be", nil, "treat this cgroup as best-effort (repeatable)")
 	flags.StringArrayVar(&f.ls, "ls", nil, "treat this cgroup as latency-sensitive (repeatable)")

@@ -17,14 +17,14 @@ func newReplayCommand(g *global) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay FILE",
 		Short: "Decide again what tenon capture has saved, as it was or by another configuration",
-		Long: `Decide every turn of a capture again and compare all wants and writes with what
+		Long: `Decide every tick of a capture again and compare all wants and writes with what
 stands in it, also the orders for the BE scheduler. They are the same unless Tenon
-itself has changed since; the exit status is 1 if they differ. Turns that a tenond
+itself has changed since; the exit status is 1 if they differ. Ticks that a tenond
 with another version of the record has left are skipped, and their number is
 printed. - is standard input.
 
 With --config the strategies of that file decide instead, and the differences are
-listed: what would have been asked of which knob, in how many turns, and why. The
+listed: what would have been asked of which knob, in how many ticks, and why. The
 workloads and what they used stay as they were recorded; the rules of the file
 are not used. Nothing is written, and no rights are needed.`,
 		Example: `  tenon replay tenon-capture-20260102-150405.jsonl.gz
@@ -43,7 +43,7 @@ are not used. Nothing is written, and no rights are needed.`,
 			}
 			r, err := replay(cmd.InOrStdin(), args[0], other)
 			if r.Ticks > 0 {
-				if printed := g.output.print(cmd.OutOrStdout(), r, r.String()); printed != nil {
+				if printed := g.output.Print(cmd.OutOrStdout(), r, r.String()); printed != nil {
 					return printed
 				}
 			}

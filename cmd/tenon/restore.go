@@ -50,7 +50,7 @@ as groups of resctrl, may still be there. A restart of the machine clears that.`
 			if err != nil && report.Empty() && !report.OnlyOthers() {
 				return needRoot("restore", err)
 			}
-			if printed := g.output.print(cmd.OutOrStdout(), report, printReport(printable.Value(report), g.stateDir, dryRun)); printed != nil {
+			if printed := g.output.Print(cmd.OutOrStdout(), report, printReport(printable.Value(report), g.stateDir, dryRun)); printed != nil {
 				return printed
 			}
 			if !dryRun {
@@ -71,6 +71,7 @@ as groups of resctrl, may still be there. A restart of the machine clears that.`
 			return needRoot("restore", err)
 		},
 	}
+	g.stateDirFlag(cmd)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done and do nothing")
 	return cmd
 }

@@ -3,17 +3,17 @@ package main
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
-	"runtime/debug"
 	"strings"
 
 	"github.com/agnivade/levenshtein"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"tenon.sh/tenon/cmd/tenon/jobcmd"
+	"tenon.sh/tenon/internal/agent/control"
+	"tenon.sh/tenon/internal/cmdline"
 	"tenon.sh/tenon/internal/machine/journal"
 )
 
@@ -22,13 +22,14 @@ var version string
 
 // global holds the values of the flags that all commands share.
 type global struct {
-	output   output
-	stateDir string
-	verbose  bool
+	output   cmdline.Output
+	stateDir string // of commands that write or read the journal
+	agentDir string // of commands that ask tenond
+	log      cmdline.Log
 }
 
 func newRootCommand() *cobra.Command {
-	g := &global{output: text, stateDir: defaultStateDir()}
+	g := &global{output: cmdline.Text, stateDir: defaultStateDir(), agentDir: journal.DefaultDir, log: cmdline.Log{Level: cmdline.LogLevel(slog.LevelWarn)}}
 	root := &cobra.Command{
 		Use:   "tenon",
 		Short: "Fit batch work into the CPU that latency-sensitive services leave idle",
@@ -45,31 +46,44 @@ services (LS) leave idle, and keeps their tail latency where it was.`,
 	}
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{explainFlag(cmd, err)} })
-	flags := root.PersistentFlags()
-	flags.VarP(&g.output, "output", "o", "how to print: text or json")
-	flags.StringVar(&g.stateDir, "state-dir", g.stateDir, "directory of the journal of old values")
-	flags.BoolVar(&g.verbose, "verbose", false, "log to stderr what is done")
-	complete(root, "output", "text", "json")
-
-	root.AddCommand(
-		newRunCommand(g),
-		newPlanCommand(g),
-		newRestoreCommand(g),
-		newStatusCommand(g),
-		newExplainCommand(g),
-		newTopCommand(g),
-		newQOSCommand(g),
-		newSliceCommand(g),
-		newCaptureCommand(g),
-		newReplayCommand(g),
-		newDoctorCommand(g),
-		newLabCommand(g),
-		jobcmd.NewAdvise(jobFrame(g)),
-		newVersionCommand(g),
-	)
+	g.output.Add(root, root.PersistentFlags())
+	for _, part := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"Look", []*cobra.Command{newDoctorCommand(g), g.agentFlag(newStatusCommand(g)), g.agentFlag(newTopCommand(g)), g.agentFlag(newExplainCommand(g)), newPlanCommand(g)}},
+		{"Run", []*cobra.Command{newRunCommand(g), g.agentFlag(newSliceCommand(g)), g.agentFlag(newIsolationCommand(g))}},
+		{"Undo", []*cobra.Command{newRestoreCommand(g)}},
+		{"Debug", []*cobra.Command{g.agentFlag(newCaptureCommand(g)), newReplayCommand(g)}},
+		{"Measure", []*cobra.Command{newLabCommand(g)}},
+	} {
+		root.AddGroup(&cobra.Group{ID: part.title, Title: part.title + ":"})
+		for _, cmd := range part.commands {
+			cmd.GroupID = part.title
+		}
+		root.AddCommand(part.commands...)
+	}
+	cmdline.AddVersion(root, versionName(), noArgs)
 	refuseMore(root)
 	return root
 }
+
+// stateDirFlag adds the flag --state-dir to commands that work with the journal.
+func (g *global) stateDirFlag(cmds ...*cobra.Command) {
+	for _, cmd := range cmds {
+		cmd.Flags().StringVar(&g.stateDir, "state-dir", g.stateDir, "the directory of the journal of old values")
+	}
+}
+
+// agentFlag adds the flag --state-dir to a command that asks tenond, and to the
+// commands below it. By default, all users ask the tenond of root.
+func (g *global) agentFlag(cmd *cobra.Command) *cobra.Command {
+	cmd.PersistentFlags().StringVar(&g.agentDir, "state-dir", g.agentDir, "the state directory of tenond")
+	return cmd
+}
+
+// agent returns the client of tenond.
+func (g *global) agent() *control.Client { return control.NewClient(g.agentDir) }
 
 // refuseMore makes the commands of the library refuse the same arguments as other
 // commands. A shell then offers no files for commands without arguments.
@@ -118,34 +132,8 @@ func defaultStateDir() string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("tenon-%d", os.Getuid()))
 }
 
-func newVersionCommand(g *global) *cobra.Command {
-	return &cobra.Command{
-		Use:     "version",
-		Short:   "Print the version",
-		Example: "  tenon version -o json",
-		Args:    noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			v := struct {
-				Version  string `json:"version"`
-				Go       string `json:"go"`
-				Platform string `json:"platform"`
-			}{versionName(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
-			return g.output.print(cmd.OutOrStdout(), v, fmt.Sprintf("tenon %s %s %s\n", v.Version, v.Go, v.Platform))
-		},
-	}
-}
-
-// versionName returns the version of the build. The Makefile or go install sets
-// it.
-func versionName() string {
-	if version != "" {
-		return version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(devel)"
-}
+// versionName returns the version of the build.
+func versionName() string { return cmdline.Version(version) }
 
 // knownCommand returns an error if the first argument is no command.
 func knownCommand(cmd *cobra.Command, args []string) error {

@@ -53,9 +53,9 @@ func newRunCommand(g *global) *cobra.Command {
 		Short: "Run a command in its QoS class",
 		Long: `Run a command in its QoS class, in a cgroup of its own.
 
-BE (best-effort) gets the CPU only where no other work wants it. LS, LSR and LSE
-(latency-sensitive) and SYSTEM are what BE yields to; LSR and LSE are treated as
-LS: their CPUs are not bound yet.
+BE (best-effort) gets the CPU only where no other work wants it. LS
+(latency-sensitive) and SYSTEM are what BE yields to. A service that needs CPUs of
+its own (LSR, LSE) gets them by a rule of tenond or as a pod, not here.
 
 Signals and the exit status pass through (128 + number after a signal, 127 for
 no such command, 126 for one that cannot be executed). What a terminal sends to
@@ -101,7 +101,7 @@ and one line says what is missing.`,
 				note(strings.ReplaceAll(err.Error(), "\n", "; "))
 			}
 			if !quiet {
-				_ = g.output.print(os.Stderr, result, "tenon: "+result.String()+"\n")
+				_ = g.output.Print(os.Stderr, result, "tenon: "+result.String()+"\n")
 			}
 			if result.Status != 0 {
 				return exitStatus(result.Status)
@@ -110,6 +110,8 @@ and one line says what is missing.`,
 		},
 	}
 	f.add(cmd)
+	g.stateDirFlag(cmd)
+	g.log.AddLevel(cmd, cmd.Flags())
 	cmd.Flags().BoolVar(&quiet, "quiet", false, "do not print the last line")
 	cmd.Flags().SetInterspersed(false)
 	return cmd
@@ -151,7 +153,7 @@ func openLauncher(l *launch.Launcher, g *global, c launch.Command) error {
 	// Only tenond uses mechanisms that affect the whole node. A command of tenon
 	// run gets only cpu.idle.
 	a := &loop.Agent{Host: l.Host, Config: policy.Config{CPUQOS: isolation.Config{Enable: true, Mechanism: node.MechanismIdle}}}
-	l.Turn = g.tick(a)
+	l.Tick = g.tick(a)
 	return nil
 }
 

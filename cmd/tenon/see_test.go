@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"tenon.sh/tenon/internal/agent/control"
 	"tenon.sh/tenon/internal/agent/record"
 	"tenon.sh/tenon/internal/decide/plan"
@@ -115,14 +113,13 @@ func serveAt(t *testing.T, l *control.Ledger, o control.Operator) string {
 // see runs one of the commands that read from the agent.
 func see(t *testing.T, dir string, args ...string) (string, error) {
 	t.Helper()
-	g := &global{output: text}
-	root := &cobra.Command{Use: "tenon", SilenceErrors: true, SilenceUsage: true}
-	root.PersistentFlags().VarP(&g.output, "output", "o", "")
-	root.PersistentFlags().StringVar(&g.stateDir, "state-dir", "", "")
-	root.AddCommand(newStatusCommand(g), newExplainCommand(g), newCaptureCommand(g), newReplayCommand(g), newQOSCommand(g), newSliceCommand(g))
+	root := newRootCommand()
 	var out bytes.Buffer
 	root.SetOut(&out)
-	root.SetArgs(append(args, "--state-dir", dir))
+	if args[0] != "replay" {
+		args = append(args, "--state-dir", dir)
+	}
+	root.SetArgs(args)
 	err := root.ExecuteContext(t.Context())
 	return out.String(), err
 }
@@ -157,18 +154,18 @@ func TestTheAgentIsSeenFromTheCommandLine(t *testing.T) {
 	}
 }
 
-func TestQOSIsChosenByHandFromTheCommandLine(t *testing.T) {
+func TestIsolationIsChosenByHandFromTheCommandLine(t *testing.T) {
 	dir := agentAt(t)
 	for _, c := range []struct{ args, want, fault string }{
-		{args: "qos status", want: "cpu.idle    yes       in use"},
-		{args: "qos status -o json", want: `"rung": "cpu.idle"`},
-		{args: "qos load --mechanism core_sched", fault: "this node does not support core_sched: no core_sched here"},
-		{args: "qos load", fault: "this node supports no mechanism above cpu.idle: vendor: no vendor here; sched_ext"},
-		{args: "qos load --mechanism weight", want: "weight is in use: the strongest that this node supports (pinned by hand"},
-		{args: "qos status", want: "pinned     weight, by hand: tenon qos auto"},
-		{args: "qos unload", want: "cpu.idle is in use: the strongest that this node supports (pinned by hand"},
-		{args: "qos unload -o json", want: `"by_hand": true`},
-		{args: "qos auto", want: "(the configuration leaves the choice to tenond)"},
+		{args: "isolation show", want: "cpu.idle    yes       in use"},
+		{args: "isolation show -o json", want: `"mechanism": "cpu.idle"`},
+		{args: "isolation set core_sched", fault: "this node does not support core_sched: no core_sched here"},
+		{args: "isolation set strongest", fault: "this node supports no mechanism above cpu.idle: vendor: no vendor here; sched_ext"},
+		{args: "isolation set weight", want: "weight is in use: the strongest that this node supports (pinned by hand"},
+		{args: "isolation show", want: "pinned     weight, by hand: tenon isolation auto"},
+		{args: "isolation set cpu.idle", want: "cpu.idle is in use: the strongest that this node supports (pinned by hand"},
+		{args: "isolation set cpu.idle -o json", want: `"by_hand": true`},
+		{args: "isolation auto", want: "(the configuration leaves the choice to tenond)"},
 		{args: "status", want: "isolation  cpu.idle"},
 	} {
 		got, err := see(t, dir, strings.Fields(c.args)...)
@@ -189,18 +186,18 @@ func TestACaptureReplays(t *testing.T) {
 	}
 	var st policy.State
 	for second := range 3 {
-		turn := record.Tick{Tick: agentTick(second), Before: st}
-		st, turn.Wants = policy.Decide(turn.Config, st, turn.Snapshot)
+		tick := record.Tick{Tick: agentTick(second), Before: st}
+		st, tick.Wants = policy.Decide(tick.Config, st, tick.Snapshot)
 		if second == 2 {
-			turn.Wants[0].Reason = "something else"
+			tick.Wants[0].Reason = "something else"
 		}
-		if err := r.Record(turn); err != nil {
+		if err := r.Record(tick); err != nil {
 			t.Fatal(err)
 		}
 	}
 	files := t.TempDir()
 	file, on := filepath.Join(files, "capture.gz"), filepath.Join(files, "on.yaml")
-	if out, err := see(t, dir, "capture", file); err != nil || !strings.Contains(out, ": 3 turns") {
+	if out, err := see(t, dir, "capture", file); err != nil || !strings.Contains(out, ": 3 ticks") {
 		t.Errorf("%s, %v", out, err)
 	}
 	if out, err := see(t, dir, "capture", file); !errors.Is(err, os.ErrExist) {
@@ -208,7 +205,7 @@ func TestACaptureReplays(t *testing.T) {
 	}
 	out, err := see(t, dir, "replay", file)
 	var status exitStatus
-	if !errors.As(err, &status) || status != exitFailure || !strings.Contains(out, "Replay: 1 of 3 turns differ") {
+	if !errors.As(err, &status) || status != exitFailure || !strings.Contains(out, "Replay: 1 of 3 ticks differ") {
 		t.Errorf("%s, %v", out, err)
 	}
 	text := "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\nresource-qos-config: {policies: {cpuIsolation: strongest}, beClass: {cpuQOS: {enable: true}}}\n"
@@ -216,7 +213,7 @@ func TestACaptureReplays(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err = see(t, dir, "replay", file, "--config", on)
-	if err != nil || !strings.Contains(out, "With this configuration: 3 of 3 turns differ") || !strings.Contains(out, "batch.slice cpu.weight") {
+	if err != nil || !strings.Contains(out, "With this configuration: 3 of 3 ticks differ") || !strings.Contains(out, "batch.slice cpu.weight") {
 		t.Errorf("%s, %v", out, err)
 	}
 }

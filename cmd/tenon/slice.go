@@ -44,11 +44,11 @@ work may use now, so that all its work shares them.`,
   sudo tenon slice list -o json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			all, err := agentworkers.List(cmd.Context(), g.agent(cmd))
+			all, err := agentworkers.List(cmd.Context(), g.agent())
 			if err != nil {
 				return needRoot("slice list", err)
 			}
-			return g.output.print(cmd.OutOrStdout(), all, agentworkers.Text(all))
+			return g.output.Print(cmd.OutOrStdout(), all, agentworkers.Text(all))
 		},
 	}
 }
@@ -74,7 +74,7 @@ Waits up to 5 s for the effect and prints all slices.`,
 		ValidArgsFunction: func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 			ctx, stop := context.WithTimeout(context.Background(), time.Second)
 			defer stop()
-			all, err := agentworkers.List(ctx, g.agent(cmd))
+			all, err := agentworkers.List(ctx, g.agent())
 			if err != nil {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
@@ -95,11 +95,11 @@ Waits up to 5 s for the effect and prints all slices.`,
 			case cpus > unit.MaxCPUs:
 				return usageError{fmt.Errorf("slice %s: %d: want 1 to %d CPUs, or 0 for the size of the configuration", name, cpus, unit.MaxCPUs)}
 			}
-			all, err := agentworkers.Set(cmd.Context(), g.agent(cmd), name, cpus)
+			all, err := agentworkers.Set(cmd.Context(), g.agent(), name, cpus)
 			if err != nil {
 				return needRoot("slice set", err)
 			}
-			return g.output.print(cmd.OutOrStdout(), all, agentworkers.Text(all))
+			return g.output.Print(cmd.OutOrStdout(), all, agentworkers.Text(all))
 		},
 	}
 }

@@ -2,9 +2,6 @@ package main
 
 import (
 	"github.com/spf13/cobra"
-
-	"tenon.sh/tenon/internal/agent/control"
-	"tenon.sh/tenon/internal/machine/journal"
 )
 
 func newStatusCommand(g *global) *cobra.Command {
@@ -15,25 +12,11 @@ func newStatusCommand(g *global) *cobra.Command {
   sudo tenon status -o json | jq '.workloads[] | select(.class == "BE") | .id'`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := g.agent(cmd).Status(cmd.Context())
+			s, err := g.agent().Status(cmd.Context())
 			if err != nil {
 				return needRoot("status", err)
 			}
-			return g.output.print(cmd.OutOrStdout(), s, s.String())
+			return g.output.Print(cmd.OutOrStdout(), s, s.String())
 		},
 	}
-}
-
-// agent returns the client of tenond. By default, all users connect to the
-// tenond of root.
-func (g *global) agent(cmd *cobra.Command) *control.Client {
-	return control.NewClient(g.agentDir(cmd))
-}
-
-// agentDir returns the state directory of tenond.
-func (g *global) agentDir(cmd *cobra.Command) string {
-	if cmd.Flags().Changed("state-dir") {
-		return g.stateDir
-	}
-	return journal.DefaultDir
 }

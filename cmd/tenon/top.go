@@ -22,7 +22,7 @@ terminal of 80 by 24, works over ssh, and needs no colours (NO_COLOR=1).`,
 			if !isTerminal(os.Stdout) || !isTerminal(os.Stdin) {
 				return errors.New("tenon top needs a terminal: tenon status prints one moment of it")
 			}
-			agent := g.agent(cmd)
+			agent := g.agent()
 			// Check the connection first: an error must be printed before the program
 			// takes over the screen.
 			if _, err := agent.Status(cmd.Context()); err != nil {

@@ -13,12 +13,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
 	"tenon.sh/tenon/internal/agent/cluster"
 	"tenon.sh/tenon/internal/cluster/apiserver"
 	"tenon.sh/tenon/internal/cluster/kubelet"
+	"tenon.sh/tenon/internal/cmdline"
 	"tenon.sh/tenon/internal/runtimes/nri"
 )
 
@@ -33,12 +34,13 @@ type clusterFlags struct {
 	insecure   bool
 	root       string
 	poll       time.Duration
-	configMap  string
-	daemonSet  string
+	configMap  cmdline.ObjectName
+	daemonSet  cmdline.ObjectName
 	nri        string
 }
 
-func (f *clusterFlags) add(flags *pflag.FlagSet) {
+func (f *clusterFlags) add(root *cobra.Command) {
+	flags := root.Flags()
 	flags.BoolVar(&f.on, "kubernetes", false, "the node is one of a cluster: keep its pods, as the cluster's ConfigMap says")
 	flags.StringVar(&f.node, "node-name", os.Getenv("NODE_NAME"), "the name of the node in the cluster (default: $NODE_NAME, or that of the host)")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "how to reach the API server; empty: by the service account of the pod")
@@ -48,9 +50,9 @@ func (f *clusterFlags) add(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.insecure, "kubelet-insecure", false, "do not check the kubelet's certificate; it must otherwise be signed by an authority, or be in pki below --kubelet-root, where kubelets put one that they sign themselves")
 	flags.StringVar(&f.root, "kubelet-root", "/var/lib/kubelet", "the root directory of the kubelet: its files say who binds CPUs there, also if the kubelet refuses its API; empty: do not read it")
 	flags.DurationVar(&f.poll, "kubelet-poll", 5*time.Second, "how often to ask the kubelet for its pods when no cgroup comes or goes")
-	flags.StringVar(&f.configMap, "cluster-config", "koordinator-system/slo-controller-config", "the ConfigMap with the configuration, as NAMESPACE/NAME; ACK's is kube-system/ack-slo-config")
+	f.configMap.AddConfigMap(root, flags)
 	flags.StringVar(&f.nri, "nri", nri.DefaultSocket, "the socket at which the container runtime offers NRI, so that containers have their values before they start; empty: none")
-	flags.StringVar(&f.daemonSet, "daemonset", "", "the DaemonSet that this is a pod of, as NAMESPACE/NAME: if that is deleted, put everything back when asked to stop")
+	flags.Var(&f.daemonSet, "daemonset", "the DaemonSet that this is a pod of: if that is deleted, put everything back when asked to stop")
 }
 
 // connect connects to the cluster of the node. It returns nil if the node is in
@@ -58,13 +60,6 @@ func (f *clusterFlags) add(flags *pflag.FlagSet) {
 func (f *clusterFlags) connect(log *slog.Logger) (*cluster.Kubernetes, error) {
 	if !f.on {
 		return nil, nil
-	}
-	namespace, name, both := strings.Cut(f.configMap, "/")
-	if !both || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return nil, usageError{fmt.Errorf("--cluster-config %q: want NAMESPACE/NAME", f.configMap)}
-	}
-	if _, name, both := strings.Cut(f.daemonSet, "/"); f.daemonSet != "" && (!both || name == "") {
-		return nil, usageError{fmt.Errorf("--daemonset %q: want NAMESPACE/NAME", f.daemonSet)}
 	}
 	if f.poll < time.Second {
 		return nil, usageError{fmt.Errorf("--kubelet-poll %v: want at least 1s", f.poll)}
@@ -93,7 +88,7 @@ func (f *clusterFlags) connect(log *slog.Logger) (*cluster.Kubernetes, error) {
 	}
 	return &cluster.Kubernetes{
 		Node: node, API: api, Kubelet: client, Poll: f.poll,
-		Namespace: namespace, ConfigMap: name, NRI: f.nri,
+		Namespace: f.configMap.Namespace, ConfigMap: f.configMap.Name, NRI: f.nri,
 	}, nil
 }
 
@@ -122,7 +117,7 @@ func (f *clusterFlags) stayOf(k *cluster.Kubernetes, log *slog.Logger) *daemonSe
 	s := &daemonSetCheck{log: log}
 	if k != nil {
 		s.api, s.node = k.API, k.Node
-		s.namespace, s.name, _ = strings.Cut(f.daemonSet, "/")
+		s.namespace, s.name = f.daemonSet.Namespace, f.daemonSet.Name
 	}
 	return s
 }

@@ -13,6 +13,7 @@ import (
 
 	"tenon.sh/tenon/internal/agent/cluster"
 	"tenon.sh/tenon/internal/cluster/apiserver"
+	"tenon.sh/tenon/internal/cmdline"
 )
 
 // TestTenondLeavesOnlyWhereItIsTakenAway checks that tenond restores the knobs
@@ -93,7 +94,7 @@ func TestTenondLeavesOnlyWhereItIsTakenAway(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			f := clusterFlags{daemonSet: "tenon-system/tenond"}
+			f := clusterFlags{daemonSet: cmdline.ObjectName{Namespace: "tenon-system", Name: "tenond"}}
 			s := f.stayOf(&cluster.Kubernetes{Node: "n1", API: api}, slog.New(slog.DiscardHandler))
 			_, err = s.ask(t.Context())
 			if (err == nil) != s.known.Load() {

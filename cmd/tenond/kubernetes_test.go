@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 )
 
 func TestTheKubeletOfAnIPv6NodeHasAURL(t *testing.T) {
@@ -17,9 +17,9 @@ func TestTheKubeletOfAnIPv6NodeHasAURL(t *testing.T) {
 		"https://node-1:1":        {"fd00::1", []string{"--kubelet=https://node-1:1"}},
 	} {
 		var f clusterFlags
-		flags := pflag.NewFlagSet("tenond", pflag.ContinueOnError)
-		f.add(flags)
-		if err := flags.Parse(c.args); err != nil {
+		root := &cobra.Command{Use: "tenond"}
+		f.add(root)
+		if err := root.ParseFlags(c.args); err != nil {
 			t.Fatal(err)
 		}
 		if got := f.kubeletURL(c.ip); got != want {

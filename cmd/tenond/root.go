@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,6 +22,7 @@ import (
 	"tenon.sh/tenon/internal/agent/daemon"
 	"tenon.sh/tenon/internal/agent/install"
 	"tenon.sh/tenon/internal/agent/telemetry"
+	"tenon.sh/tenon/internal/cmdline"
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/machine/journal"
 )
@@ -40,12 +40,12 @@ type global struct {
 	lock       string
 	noWatchdog bool
 	metrics    string
-	log        logFlags
+	log        cmdline.Log
 	cluster    clusterFlags
 }
 
 func newRootCommand() *cobra.Command {
-	g := &global{log: logFlags{format: "text", level: slog.LevelInfo}}
+	g := &global{}
 	root := &cobra.Command{
 		Use:   "tenond",
 		Short: "Keep best-effort work inside the CPU and memory that services leave idle",
@@ -65,12 +65,11 @@ and tenond uninstall put every knob back.`,
 		Args:          noArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Version:       versionName(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return run(cmd.Context(), g, cmd.ErrOrStderr())
 		},
 	}
-	root.SetVersionTemplate("tenond {{.Version}}\n")
+	cmdline.AddVersion(root, versionName(), noArgs)
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
@@ -79,20 +78,20 @@ and tenond uninstall put every knob back.`,
 	root.Flags().StringVar(&g.lock, "machine-lock", filepath.Join(journal.DefaultDir, "machine.lock"), "the file that keeps a second tenond off this machine; empty: none")
 	root.Flags().StringVar(&g.config, "config", defaultConfig, "the configuration file")
 	root.Flags().StringVar(&g.metrics, "metrics", telemetry.DefaultAddress, "the address of /metrics, /healthz and /readyz; empty: none")
-	g.cluster.add(root.Flags())
-	flags := root.PersistentFlags()
-	flags.StringVar(&g.stateDir, "state-dir", journal.DefaultDir, "where the journal and the lease live; on tmpfs")
-	flags.Var(&g.log, "log-format", "how to log: text or json")
-	flags.TextVar(&g.log.level, "log-level", slog.LevelInfo, "what to log: debug, info, warn or error")
-	_ = root.RegisterFlagCompletionFunc("log-format", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
-	_ = root.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions([]string{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp))
-	root.AddCommand(newConfigCommand(), newWatchdogCommand(g), newInstallCommand(), newUninstallCommand(g))
+	g.cluster.add(root)
+	watchdog, uninstall := newWatchdogCommand(g), newUninstallCommand(g)
+	for _, cmd := range []*cobra.Command{root, watchdog, uninstall} {
+		cmd.Flags().StringVar(&g.stateDir, "state-dir", journal.DefaultDir, "where the journal and the lease live; on tmpfs")
+	}
+	g.log.Add(root, root.Flags())
+	g.log.Add(watchdog, watchdog.Flags())
+	root.AddCommand(newConfigCommand(), watchdog, newInstallCommand(), uninstall)
 	return root
 }
 
 // run runs the daemon.
 func run(ctx context.Context, g *global, stderr io.Writer) error {
-	log := g.log.logger(stderr)
+	log := g.log.Logger(stderr)
 	k, err := g.cluster.connect(log)
 	if err != nil {
 		return err
@@ -189,30 +188,6 @@ func hangups(ctx context.Context) <-chan struct{} {
 	return reload
 }
 
-// logFlags holds the values of the flags that configure the log.
-type logFlags struct {
-	format string
-	level  slog.Level
-}
-
-func (f *logFlags) Set(s string) error {
-	if s != "text" && s != "json" {
-		return errors.New("want text or json")
-	}
-	f.format = s
-	return nil
-}
-func (f *logFlags) String() string { return f.format }
-func (f *logFlags) Type() string   { return "FORMAT" }
-
-func (f *logFlags) logger(w io.Writer) *slog.Logger {
-	options := &slog.HandlerOptions{Level: f.level}
-	if f.format == "json" {
-		return slog.New(slog.NewJSONHandler(w, options))
-	}
-	return slog.New(slog.NewTextHandler(w, options))
-}
-
 // noArgs returns an error if there are arguments.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
@@ -225,14 +200,5 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return usageError{fmt.Errorf("%s takes no argument, got %q: %s", cmd.CommandPath(), args[0], hint)}
 }
 
-// versionName returns the version of the build. The Makefile or go install sets
-// it.
-func versionName() string {
-	if version != "" {
-		return version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(devel)"
-}
+// versionName returns the version of the build.
+func versionName() string { return cmdline.Version(version) }

@@ -25,7 +25,7 @@ service the watchdog is a unit beside it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()
-			err := watchdog.Run(ctx, g.stateDir, stay, last, g.log.logger(cmd.ErrOrStderr()))
+			err := watchdog.Run(ctx, g.stateDir, stay, last, g.log.Logger(cmd.ErrOrStderr()))
 			if errors.Is(err, context.Canceled) {
 				return nil
 			}

@@ -30,7 +30,7 @@ func TestConcurrentJobsAreMeasuredOnACluster(t *testing.T) {
 
 	out := filepath.Join(t.TempDir(), "results")
 	grid := []string{"lab", "concurrency", "--kubernetes", "--strategies", "quota", "--jobs", "1,2", "--limits", "0.5,0.9", "--memory", "512Mi",
-		"--blocks", "1", "--once", "--work", "500ms", "--input", clipFolder + "/HD2-h264.ts"}
+		"--blocks", "1", "--no-retry", "--work", "500ms", "--input", clipFolder + "/HD2-h264.ts"}
 	begun := time.Now()
 	said, err := c.Command(t.Context(), bin, append(grid, "--out", out)...).CombinedOutput()
 	t.Logf("%.1f s\n%s", time.Since(begun).Seconds(), said)

@@ -24,7 +24,7 @@ func TestPinningIsMeasuredOnACluster(t *testing.T) {
 	a := newAgent(t, c, n)
 	a.start()
 	out := filepath.Join(t.TempDir(), "results")
-	said, err := c.Command(t.Context(), filepath.Join(programs(t), "tenon"), "lab", "pinning", "--kubernetes", "--blocks", "1", "--once", "--limit", "1",
+	said, err := c.Command(t.Context(), filepath.Join(programs(t), "tenon"), "lab", "pinning", "--kubernetes", "--blocks", "1", "--no-retry", "--limit", "1",
 		"--modes", "shared,shared-free,pinned,pinned-quota,pinned-worst,static-burst", "--threads", "300", "--digits", "3000", "--duration", "1s", "--out", out).CombinedOutput()
 	t.Logf("%s", said)
 	if err != nil {

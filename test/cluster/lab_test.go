@@ -18,7 +18,7 @@ func (h *chart) experiment() {
 		bin := filepath.Join(programs(t), "tenon")
 		before := h.strategies(t)
 		out := filepath.Join(t.TempDir(), "results")
-		lab := h.c.Command(t.Context(), bin, "lab", "colocation", "--kubernetes", "--client-cpus", "0", "--blocks", "1", "--once",
+		lab := h.c.Command(t.Context(), bin, "lab", "colocation", "--kubernetes", "--client-cpus", "0", "--blocks", "1", "--no-retry",
 			"--duration", "2s", "--load", "5", "--modes", "exclusive,exclusive-warm,default-65,tenon-65", "--out", out)
 		said, err := lab.CombinedOutput()
 		t.Logf("%s", said)

@@ -133,7 +133,7 @@ func (a *agent) start() {
 	}
 	defer out.Close()
 	a.log = out.Name()
-	args := append([]string{"--kubernetes", "--node-name", a.n.Name, "--kubeconfig", as,
+	args := append([]string{"--kubernetes", "--config-map", "koordinator-system/slo-controller-config", "--node-name", a.n.Name, "--kubeconfig", as,
 		"--kubelet", "https://10.88.0.1:10250", "--kubelet-ca", filepath.Join(a.c.Dir, "pki", "ca.crt"),
 		"--config", filepath.Join(a.bin, "none.yaml"), "--state-dir", a.state, "--metrics", "", "--log-level", "debug"}, a.args...)
 	a.cmd = a.n.Command(a.t.Context(), filepath.Join(a.bin, "tenond"), args...)

@@ -82,7 +82,7 @@ func plantNode(t *testing.T) (*site, *kubelet, *apitest.Server) {
 	t.Cleanup(k.Close)
 	api := apitest.New(t)
 	api.Put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "n"}})
-	s.args = []string{"--kubernetes", "--node-name", "node-1", "--kubeconfig", api.Kubeconfig(t), "--kubelet", k.URL, "--kubelet-insecure", "--kubelet-poll", "1s", "--nri", ""}
+	s.args = []string{"--kubernetes", "--config-map", "koordinator-system/slo-controller-config", "--node-name", "node-1", "--kubeconfig", api.Kubeconfig(t), "--kubelet", k.URL, "--kubelet-insecure", "--kubelet-poll", "1s", "--nri", ""}
 	return s, k, api
 }
 

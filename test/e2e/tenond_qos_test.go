@@ -14,32 +14,32 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// qos runs tenon qos with -o json and returns its output.
+// qos runs tenon isolation with -o json and returns its output.
 func (s *site) qos(args ...string) control.QOS {
 	s.t.Helper()
-	cmd := exec.Command(filepath.Join(s.bin, "tenon"), append([]string{"qos", "--state-dir", s.state, "-o", "json"}, args...)...)
+	cmd := exec.Command(filepath.Join(s.bin, "tenon"), append([]string{"isolation", "--state-dir", s.state, "-o", "json"}, args...)...)
 	var said strings.Builder
 	cmd.Stderr = &said
 	text, err := cmd.Output()
 	if err != nil {
-		s.t.Fatalf("tenon qos %v: %v\n%s", args, err, said.String())
+		s.t.Fatalf("tenon isolation %v: %v\n%s", args, err, said.String())
 	}
 	var q control.QOS
 	if err := json.Unmarshal(text, &q); err != nil {
-		s.t.Fatalf("tenon qos %v: %v\n%s", args, err, text)
+		s.t.Fatalf("tenon isolation %v: %v\n%s", args, err, text)
 	}
 	return q
 }
 
-// choose runs tenon qos. It waits until the mechanism is in use, and returns
+// choose runs tenon isolation. It waits until the mechanism is in use, and returns
 // the output. In an emulator the kernel verifies a scheduler for longer than
 // tenon waits.
 func (s *site) choose(mechanism node.Mechanism, args ...string) control.QOS {
 	s.t.Helper()
 	then := time.Now()
-	cmd := exec.Command(filepath.Join(s.bin, "tenon"), append([]string{"qos", "--state-dir", s.state}, args...)...)
+	cmd := exec.Command(filepath.Join(s.bin, "tenon"), append([]string{"isolation", "--state-dir", s.state}, args...)...)
 	if text, err := cmd.CombinedOutput(); err != nil {
-		s.t.Logf("tenon qos %v: %v\n%s", args, err, text)
+		s.t.Logf("tenon isolation %v: %v\n%s", args, err, text)
 		// On a slow machine, tenon may stop waiting before the mechanism is
 		// loaded, or before the previous one is released. In that case one of
 		// these two messages is correct, and the mechanism must be in use
@@ -50,20 +50,20 @@ func (s *site) choose(mechanism node.Mechanism, args ...string) control.QOS {
 	}
 	var q control.QOS
 	eventually(s.t, string(mechanism)+" is in use", func() bool {
-		q = s.qos("status")
+		q = s.qos("show")
 		return q.Selection.Mechanism == mechanism && len(q.Selection.Failures) == 0 && (mechanism != node.MechanismSchedExt || q.Means.Scheduler != nil && q.Means.Scheduler.Running)
 	})
 	s.t.Logf("%s is in use after %v", mechanism, time.Since(then).Round(time.Millisecond))
 	return q
 }
 
-// runRefused runs tenon qos, which must fail, and returns its error.
+// runRefused runs tenon isolation, which must fail, and returns its error.
 func (s *site) runRefused(args ...string) string {
 	s.t.Helper()
-	cmd := exec.Command(filepath.Join(s.bin, "tenon"), append([]string{"qos", "--state-dir", s.state}, args...)...)
+	cmd := exec.Command(filepath.Join(s.bin, "tenon"), append([]string{"isolation", "--state-dir", s.state}, args...)...)
 	text, err := cmd.CombinedOutput()
 	if err == nil {
-		s.t.Errorf("tenon qos %v did not fail:\n%s", args, text)
+		s.t.Errorf("tenon isolation %v did not fail:\n%s", args, text)
 	}
 	return string(text)
 }
@@ -82,11 +82,11 @@ func (s *site) policy(pid int) task.Policy {
 func (s *site) checkIsolated(mechanism node.Mechanism, q control.QOS, job int) {
 	s.t.Helper()
 	if q.Selection.Mechanism != mechanism || !q.Selection.ByHand {
-		s.t.Errorf("load --mechanism %s: %+v", mechanism, q.Selection)
+		s.t.Errorf("set %s: %+v", mechanism, q.Selection)
 	}
 	cookie, err := task.CoreCookie(job)
 	if err != nil && mechanism == node.MechanismCoreSched {
-		s.t.Errorf("load --mechanism %s: the cookie of the job: %v", mechanism, err)
+		s.t.Errorf("set %s: the cookie of the job: %v", mechanism, err)
 	}
 	if has := cookie != 0; has != (mechanism == node.MechanismCoreSched) {
 		s.t.Errorf("with %s the job has a cookie: %v", mechanism, has)
@@ -120,26 +120,26 @@ func TestQOSIsLoadedAndUnloadedByHand(t *testing.T) {
 	job := s.tasks[len(s.tasks)-1]
 	d := s.tenond()
 	var mechanisms []node.Mechanism
-	for _, r := range s.qos("status").Selection.Mechanisms {
+	for _, r := range s.qos("show").Selection.Mechanisms {
 		if r.Can == node.Yes {
 			mechanisms = append(mechanisms, r.Mechanism)
 		}
 		t.Logf("%s: %s: %s", r.Mechanism, r.Can, r.Why)
 	}
 	for _, mechanism := range mechanisms {
-		s.checkIsolated(mechanism, s.choose(mechanism, "load", "--mechanism", string(mechanism)), job)
+		s.checkIsolated(mechanism, s.choose(mechanism, "set", string(mechanism)), job)
 		s.goesOn(job)
-		s.checkIsolated(node.MechanismIdle, s.qos("unload"), job)
+		s.checkIsolated(node.MechanismIdle, s.qos("set", "cpu.idle"), job)
 		s.goesOn(job)
 	}
 	for _, mechanism := range mechanisms {
-		s.checkIsolated(mechanism, s.choose(mechanism, "load", "--mechanism", string(mechanism)), job)
+		s.checkIsolated(mechanism, s.choose(mechanism, "set", string(mechanism)), job)
 	}
 	for _, mechanism := range slices.Backward(mechanisms) {
-		s.checkIsolated(mechanism, s.choose(mechanism, "load", "--mechanism", string(mechanism)), job)
+		s.checkIsolated(mechanism, s.choose(mechanism, "set", string(mechanism)), job)
 		s.goesOn(job)
 	}
-	q := s.qos("status")
+	q := s.qos("show")
 	if len(q.Selection.Failures) > 0 || len(q.Failing) > 0 {
 		t.Errorf("falls %+v, failing %+v", q.Selection.Failures, q.Failing)
 	}
@@ -158,7 +158,7 @@ func TestQOSIsChosenByHandAndKept(t *testing.T) {
 	// effect of the choice.
 	s := plantSite(t, strings.Replace(generous, "period: 100ms", "period: 60s", 1))
 	d := s.tenond()
-	auto := s.qos("status").Selection
+	auto := s.qos("show").Selection
 	if auto.Mechanism == "" || auto.Pinned != "" || len(auto.Mechanisms) != len(node.Mechanisms) {
 		t.Fatalf("before: %+v", auto)
 	}
@@ -167,14 +167,14 @@ func TestQOSIsChosenByHandAndKept(t *testing.T) {
 		t.Skipf("this kernel has no cpu.idle: %s", idle.Why)
 	}
 	then := time.Now()
-	if q := s.qos("load", "--mechanism", "weight"); q.Selection.Mechanism != node.MechanismWeight || q.Selection.Pinned != node.MechanismWeight || !q.Selection.ByHand {
-		t.Errorf("load --mechanism weight: %+v", q.Selection)
+	if q := s.qos("set", "weight"); q.Selection.Mechanism != node.MechanismWeight || q.Selection.Pinned != node.MechanismWeight || !q.Selection.ByHand {
+		t.Errorf("set weight: %+v", q.Selection)
 	}
 	t.Logf("the pin was in effect after %v", time.Since(then).Round(time.Millisecond))
 	if w := s.weight(batch); w.Idle {
 		t.Errorf("the weight of BE is %v", w)
 	}
-	if q := s.qos("unload"); q.Selection.Mechanism != node.MechanismIdle || !q.Selection.ByHand || !s.weight(batch).Idle {
+	if q := s.qos("set", "cpu.idle"); q.Selection.Mechanism != node.MechanismIdle || !q.Selection.ByHand || !s.weight(batch).Idle {
 		t.Errorf("unload: %+v, weight %v", q.Selection, s.weight(batch))
 	}
 	if took := time.Since(then); took > 30*time.Second {
@@ -182,16 +182,16 @@ func TestQOSIsChosenByHandAndKept(t *testing.T) {
 	}
 	for _, r := range auto.Mechanisms {
 		if r.Can != node.Yes {
-			if said := s.runRefused("load", "--mechanism", string(r.Mechanism)); !strings.Contains(said, "this node does not support "+string(r.Mechanism)+": "+r.Why) {
-				t.Errorf("load --mechanism %s: %s", r.Mechanism, said)
+			if said := s.runRefused("set", string(r.Mechanism)); !strings.Contains(said, "this node does not support "+string(r.Mechanism)+": "+r.Why) {
+				t.Errorf("set %s: %s", r.Mechanism, said)
 			}
 		}
 	}
-	q := s.qos("load", "--mechanism", "weight")
+	q := s.qos("set", "weight")
 	since := q.Selection.Since
 	d.stop()
 	d = s.tenond()
-	if q := s.qos("status"); q.Selection.Mechanism != node.MechanismWeight || !q.Selection.ByHand || !q.Selection.Since.Equal(since) || s.weight(batch).Idle {
+	if q := s.qos("show"); q.Selection.Mechanism != node.MechanismWeight || !q.Selection.ByHand || !q.Selection.Since.Equal(since) || s.weight(batch).Idle {
 		t.Errorf("after a restart: %+v, want since %v; weight %v", q.Selection, since, s.weight(batch))
 	}
 	if err := d.Process.Kill(); err != nil {
@@ -199,7 +199,7 @@ func TestQOSIsChosenByHandAndKept(t *testing.T) {
 	}
 	<-d.end
 	d = s.tenond()
-	if q := s.qos("status"); q.Selection.Mechanism != node.MechanismWeight || !q.Selection.ByHand || s.weight(batch).Idle {
+	if q := s.qos("show"); q.Selection.Mechanism != node.MechanismWeight || !q.Selection.ByHand || s.weight(batch).Idle {
 		t.Errorf("after a kill: %+v; weight %v", q.Selection, s.weight(batch))
 	}
 	if q := s.choose(auto.Mechanism, "auto"); q.Selection.Mechanism != auto.Mechanism || q.Selection.Pinned != "" || q.Selection.ByHand {

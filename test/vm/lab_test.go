@@ -25,7 +25,7 @@ func TestLabOnCgroupV2(t *testing.T) {
 		Name: "lab",
 		Args: []string{
 			"tenon", "lab", "colocation", "--blocks", "1", "--duration", "3s",
-			"--modes", "exclusive,default,tenon", "--once", "--load", "1%", "--connections", "4",
+			"--modes", "exclusive,default,tenon", "--no-retry", "--load", "1%", "--connections", "4",
 			"--cpus", "0-1", "--client-cpus", "2-3",
 			"--be-processes", "1", "--be-threads", "1", "--input", "/clip.mp4", "--out", "/out",
 		},
@@ -172,7 +172,7 @@ func TestKernelQOSOnCgroupV2(t *testing.T) {
 		Name: "lab",
 		Args: []string{
 			"tenon", "lab", "kernel-qos", "--modes", "default,tenon-siblings,tenon-scx",
-			"--blocks", "1", "--duration", "1s", "--once", "--load", "1%", "--connections", "4", "--cpus", "0-3", "--client-cpus", "4-5",
+			"--blocks", "1", "--duration", "1s", "--no-retry", "--load", "1%", "--connections", "4", "--cpus", "0-3", "--client-cpus", "4-5",
 			"--be-processes", "2", "--be-threads", "1", "--input", "/clip.mp4", "--out", "/out",
 		},
 		Timeout: 12 * time.Minute,

@@ -56,7 +56,7 @@ func TestMemoryAndReactionOnCgroupV2(t *testing.T) {
 		Name: "memory",
 		Args: []string{
 			"tenon", "lab", "memory", "--agent", "--modes", "default,tenond", "--blocks", "1", "--duration", "5s",
-			"--set", "48Mi", "--rate", "40", "--data", "/disk", "--max-steal", "100", "--once",
+			"--set", "48Mi", "--rate", "40", "--data", "/disk", "--max-steal", "100", "--no-retry",
 			"--cpus", "0-1", "--client-cpus", "2", "--out", "/memory",
 		},
 		Timeout: 8 * time.Minute,

@@ -77,7 +77,7 @@ func startGuestNode(t *testing.T, name string, m Machine, limit time.Duration) *
 		return fmt.Errorf("it has the taints %v and the conditions %v", node.Spec.Taints, node.Status.Conditions)
 	})
 	g.sh(fmt.Sprintf(`GOMAXPROCS=2 setsid tenond --kubernetes --node-name %s --kubeconfig %s --kubelet https://%s:10250 --kubelet-ca %s/pki/ca.crt \
-		--config /none.yaml --state-dir /run/tenon --metrics 127.0.0.1:9909 --log-level debug </dev/null >/var/log/tenond.log 2>&1 &`, g.n.Name, agent, g.n.IP, g.c.Dir))
+		--config-map koordinator-system/slo-controller-config --config /none.yaml --state-dir /run/tenon --metrics 127.0.0.1:9909 --log-level debug </dev/null >/var/log/tenond.log 2>&1 &`, g.n.Name, agent, g.n.IP, g.c.Dir))
 	g.soon(5*time.Minute, "tenond reports the CPUs of the node", func() error {
 		var report struct {
 			Status struct{ CPUs *struct{ Cores string } }

@@ -18,7 +18,7 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// NewAdvise returns the command tenon advise.
+// NewAdvise returns the command tenon lab advise.
 func NewAdvise(f Frame) *cobra.Command {
 	var g jobs.Goal
 	var price float64
@@ -37,12 +37,12 @@ the measured machine predicts the time of a job. Printed with it is the error wi
 which the model, fitted to the other cells, predicts the cells with the most jobs.
 What is too far from the measurement is refused, with the reason. The experiment
 must know the size of its machine: import --node-cpus and --node-cores.`,
-		Example: `  tenon advise published
-  tenon advise published --shortest
-  tenon advise published --deadline 30s
-  tenon advise published --jobs 200 --within 2h --price 0.80
-  tenon advise published --patch transcoder
-  tenon advise published --cores 16 --threads-per-core 2`,
+		Example: `  tenon lab advise published
+  tenon lab advise published --shortest
+  tenon lab advise published --deadline 30s
+  tenon lab advise published --jobs 200 --within 2h --price 0.80
+  tenon lab advise published --patch transcoder
+  tenon lab advise published --cores 16 --threads-per-core 2`,
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
@@ -51,7 +51,7 @@ must know the size of its machine: import --node-cpus and --node-cores.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return f.Usage(fmt.Errorf("advise wants one directory, got %d: see tenon advise --help", len(args)))
+				return f.Usage(fmt.Errorf("lab advise wants one directory, got %d: see tenon lab advise --help", len(args)))
 			}
 			if err := checkAdvise(cmd, g, price, size, patch); err != nil {
 				return f.Usage(err)
@@ -133,7 +133,7 @@ func patchText(p cluster.Patch, advice string) string {
 	return b.String() + patch
 }
 
-// checkAdvise returns an error about the flags of tenon advise.
+// checkAdvise returns an error about the flags of tenon lab advise.
 func checkAdvise(cmd *cobra.Command, g jobs.Goal, price float64, size nodeSize, container string) error {
 	given := cmd.Flags().Changed
 	switch {

@@ -33,7 +33,7 @@ func NewConcurrency(f Frame) *cobra.Command {
 	var text listFlags
 	cmd := &cobra.Command{
 		Use:   "concurrency [flags] [-- COMMAND...]",
-		Short: "How many batch jobs fit on a node, and with which CPU limit",
+		Short: "Measure how many batch jobs fit on a node, and with which CPU limit",
 		Long: `Run batch jobs beside each other, with different CPU limits and ways to divide the
 CPUs among them, and say how many to run at once and with which limit. The job is
 a transcode of the lab's own film with the arguments of the published experiment
@@ -143,7 +143,7 @@ func addConcurrencyFlags(cmd *cobra.Command, c *run.Config, text *listFlags) {
 	flags.Float64Var(&c.StealPercent, "max-steal", 1, "steal time, in percent of the tested CPUs, above which a run is void")
 	flags.Float64Var(&c.ForeignPercent, "max-foreign", 5, "CPU use of other work, in percent of the tested CPUs, above which a run is void")
 	flags.Uint64Var(&c.Seed, "seed", 1, "seed of all that is drawn")
-	flags.BoolVar(&c.Once, "once", false, "do not repeat void runs")
+	flags.BoolVar(&c.Once, "no-retry", false, "do not repeat void runs")
 	flags.Var((*labflag.CPUs)(&c.CPUs), "cpus", "CPUs to test, such as 0-5 (default: all)")
 	flags.StringVar(&c.Out, "out", "", "directory of the results (default ./tenon-lab-TIME)")
 	for name, values := range map[string][]string{

@@ -1,5 +1,5 @@
 // Package jobcmd has the commands of tenon about batch jobs and their CPUs: tenon
-// lab concurrency, tenon lab pinning and tenon advise.
+// lab concurrency, tenon lab pinning and tenon lab advise.
 package jobcmd
 
 import (
@@ -47,12 +47,12 @@ func newImport(f Frame) *cobra.Command {
 		Use:   "import PATH... --out DIR [flags]",
 		Short: "Make an experiment from a table of jobs, or from the logs of containers",
 		Long: `Read jobs that ran elsewhere and make the directory of an experiment, which tenon
-lab report and tenon advise read. PATH is a table (CSV) with the columns of the
+lab report and tenon lab advise read. PATH is a table (CSV) with the columns of the
 published transcoding experiment, with or without a dash in the type of a job;
 or a folder: a node's /var/log/containers, or one with links.txt and the logs of
 Docker. The name of the folder is the name of the node. Nothing but --out is
 written, and no file there is replaced. docs/lab-concurrency.md has the columns and
-the names of logs. --strategy, --node-cpus and --node-cores let tenon advise predict for
+the names of logs. --strategy, --node-cpus and --node-cores let tenon lab advise predict for
 machines of other sizes.`,
 		Example: `  tenon lab concurrency import db-aws.csv --node-cpus 16 --node-cores 8 --out published
   tenon lab concurrency import node00/ node01/ --out published`,

@@ -41,7 +41,7 @@ func NewPinning(f Frame) *cobra.Command {
 	var parts, modes string
 	cmd := &cobra.Command{
 		Use:   "pinning [flags]",
-		Short: "What a quota, CPUs of its own and warm CPUs do to a program",
+		Short: "Measure what a quota, CPUs of its own and warm CPUs do to a program",
 		Long: `Run the programs of the published experiment on CPU pinning: a job of 3,000 threads
 that computes digits of π and proves them, and two web servers under load (a closed
 loop with wrk, then an open loop at a fixed rate). The modes change one thing at a
@@ -121,7 +121,7 @@ func addPinningFlags(cmd *cobra.Command, k *cluster.Config, parts, modes *string
 	flags.DurationVar(&c.MaxTime, "max-time", 5*time.Minute, "stop before a block that does not fit into this time (with --kubernetes 1h)")
 	flags.Float64Var(&c.StealPercent, "max-steal", 1, "steal time, in percent of the tested CPUs, above which a run is void")
 	flags.Uint64Var(&c.Seed, "seed", 1, "seed of all that is drawn")
-	flags.BoolVar(&c.Once, "once", false, "do not repeat void runs")
+	flags.BoolVar(&c.Once, "no-retry", false, "do not repeat void runs")
 	flags.Var((*labflag.CPUs)(&c.CPUs), "cpus", "CPUs to test, such as 0-5 (default: all)")
 	flags.StringVar(&c.Out, "out", "", "directory of the results (default ./tenon-lab-TIME)")
 	flags.IntVar(&k.NodePort, "node-port", 0, "with --kubernetes: port of the Service on the node (default 32257, as published)")

@@ -28,7 +28,7 @@ func NewColocation(f Frame) *cobra.Command {
 	var k cluster.Kubernetes
 	cmd := &cobra.Command{
 		Use:   "colocation [flags]",
-		Short: "nginx, ffmpeg and a load generator, really run, with and without Tenon",
+		Short: "Measure nginx beside ffmpeg, with and without Tenon",
 		Long: `Run nginx (latency-sensitive) and ffmpeg (best-effort) on the same CPUs in
 several modes, under the same load, and show what that did to nginx's latency.
 
@@ -162,7 +162,7 @@ func ofCluster(k *cluster.Kubernetes) []clusterFlag {
 		{&k.Node, "node", "the node to test (default: the only one with Tenon)"},
 		{&k.Context, "context", "the context of kubectl (default: the current one)"},
 		{&k.Namespace, "namespace", "where the pods go; made, and removed at the end, if it does not exist (default tenon-lab)"},
-		{&k.ConfigMap, "cluster-config", "Tenon's ConfigMap, as NAMESPACE/NAME (default tenon-system/slo-controller-config)"},
+		{&k.ConfigMap, "config-map", "Tenon's ConfigMap, as NAMESPACE/NAME (default tenon-system/slo-controller-config)"},
 		{&k.NGINX, "nginx-image", "the image of nginx, which reads /apps/nginx/conf/nginx.conf (default: that of the published experiment)"},
 		{&k.FFmpeg, "ffmpeg-image", "the image of ffmpeg; --input is a film in it (default: that of the published experiment)"},
 	}

@@ -20,7 +20,7 @@ func NewKernelQOS(f Frame) *cobra.Command {
 	var outside bool
 	cmd := &cobra.Command{
 		Use:   "kernel-qos [flags]",
-		Short: "nginx beside ffmpeg with each means of isolation that this kernel has",
+		Short: "Measure nginx beside ffmpeg with each isolation mechanism of this kernel",
 		Long: `Run nginx (latency-sensitive) alone, beside ffmpeg (best-effort), and beside
 ffmpeg with Tenon on one isolation mechanism at a time, and show latency
 (RT P50, P75, P90, P99), CPU use, nginx's run-queue delay, and for how much of

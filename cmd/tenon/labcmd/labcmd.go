@@ -31,7 +31,7 @@ type Frame struct {
 func (f Frame) settingFlags(cmd *cobra.Command, s *testbed.Setting, outside *bool) {
 	flags := cmd.Flags()
 	flags.Uint64Var(&s.Seed, "seed", 1, "seed of all that is drawn")
-	flags.BoolVar(&s.Once, "once", false, "do not repeat void runs")
+	flags.BoolVar(&s.Once, "no-retry", false, "do not repeat void runs")
 	if outside != nil {
 		flags.BoolVar(outside, "agent", false, "let tenond do the work in Tenon's modes: it finds the workloads by rules")
 	}

@@ -26,7 +26,7 @@ func NewMemory(f Frame) *cobra.Command {
 	var outside bool
 	cmd := &cobra.Command{
 		Use:   "memory [flags]",
-		Short: "nginx with its pages in the page cache beside a memory hog, with and without Tenon",
+		Short: "Measure nginx beside a program that is greedy for memory, with and without Tenon",
 		Long: `Run nginx, whose pages just fit into memory, beside a program that is greedy for
 memory, in one cgroup with less memory than the two want together, and show what
 that did to nginx's latency and to its pages.

@@ -16,7 +16,7 @@ import (
 // reactionNotZero has the same meaning as notZero.
 var reactionNotZero = map[string]string{
 	"blocks": "1 or more", "steps": "1 or more", "contrast": "1 or more", "step": "20ms to 1m",
-	"least-pause": "more than 0", "most-pause": "more than 0", "max-steal": testbed.VoidPercents,
+	"min-pause": "more than 0", "max-pause": "more than 0", "max-steal": testbed.VoidPercents,
 }
 
 // NewReaction returns the command tenon lab reaction.
@@ -25,7 +25,7 @@ func NewReaction(f Frame) *cobra.Command {
 	var modes string
 	cmd := &cobra.Command{
 		Use:   "reaction [flags]",
-		Short: "How soon tenond answers when a quiet service begins to work hard",
+		Short: "Measure how soon tenond answers when a quiet service begins to work hard",
 		Long: `Run a service that is quiet and then, at random times, works hard for a moment,
 beside spinners of equal weight that tenond bounds by CPU suppress. Show how long
 it takes from the kernel's event to tenond's last write, from the step to the
@@ -62,13 +62,13 @@ It needs root (for cgroups) and two CPUs. About twenty minutes with 500 steps.`,
 	flags.IntVar(&c.Steps, "steps", 500, "steps of load in mode events, over all blocks")
 	flags.IntVar(&c.Contrast, "contrast", 0, "steps in each of the other modes (default a tenth of --steps)")
 	flags.DurationVar(&c.Step, "step", 250*time.Millisecond, "length of a step; a second more in modes tick and psi")
-	flags.DurationVar(&c.LeastPause, "least-pause", 900*time.Millisecond, "shortest pause before a step")
-	flags.DurationVar(&c.MostPause, "most-pause", 1300*time.Millisecond, "longest pause before a step")
+	flags.DurationVar(&c.LeastPause, "min-pause", 900*time.Millisecond, "shortest pause before a step")
+	flags.DurationVar(&c.MostPause, "max-pause", 1300*time.Millisecond, "longest pause before a step")
 	flags.DurationVar(&c.Objective, "objective", 0, "the longest wait for a CPU that the service's rule accepts (default: it names none)")
 	flags.Float64Var(&c.StealPercent, "max-steal", 1, "steal time, in percent of the tested CPUs, above which the steps of a run are void")
 	f.settingFlags(cmd, &c.Setting, nil)
 	f.Complete(cmd, "modes", "all", "events,tick", "events,tick,idle")
-	for _, name := range []string{"blocks", "steps", "contrast", "step", "least-pause", "most-pause", "objective", "max-steal"} {
+	for _, name := range []string{"blocks", "steps", "contrast", "step", "min-pause", "max-pause", "objective", "max-steal"} {
 		f.Complete(cmd, name)
 	}
 	return cmd

@@ -29,7 +29,7 @@ type Status struct {
 	Started time.Time `json:"started"`
 	// At is the time of the last snapshot. It is absent before the first tick.
 	At    time.Time `json:"at,omitzero"`
-	Ticks uint64    `json:"turns"`
+	Ticks uint64    `json:"ticks"`
 	// Blind is the reason why the last tick could not read the node, or "" after a
 	// successful read.
 	Blind     string     `json:"blind,omitempty"`
@@ -97,7 +97,7 @@ type Workload struct {
 	Class          node.Class                `json:"class"`
 	Rule           string                    `json:"rule,omitempty"`
 	Cgroup         node.CgroupPath           `json:"cgroup"`
-	ContentionRoot node.CgroupPath           `json:"meet,omitempty"`
+	ContentionRoot node.CgroupPath           `json:"contention_root,omitempty"`
 	CPU            node.Maybe[unit.MilliCPU] `json:"cpu_mcpu,omitzero"`
 	Memory         node.Maybe[unit.Bytes]    `json:"memory_bytes,omitzero"`
 	// Throttled is the part of the time for which the workload's own quota
@@ -163,7 +163,7 @@ type Explanation struct {
 	Batch *node.Batch `json:"batch,omitempty"`
 	// Selection holds the selected isolation mechanism and the reason. It is set
 	// if the explanation is about a knob of a mechanism.
-	Selection *node.Selection `json:"ladder,omitempty"`
+	Selection *node.Selection `json:"selection,omitempty"`
 	// Trials holds the trials of isolation mechanisms, if they are explained.
 	Trials *trial.Status `json:"trials,omitempty"`
 	// Effects holds the results of the trials for the explained service.

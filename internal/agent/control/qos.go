@@ -20,13 +20,13 @@ import (
 
 // Isolation summarises the isolation of best-effort work on the CPU.
 type Isolation struct {
-	Mechanism node.Mechanism `json:"rung,omitempty"` // the mechanism in use; empty: none
+	Mechanism node.Mechanism `json:"mechanism,omitempty"` // the mechanism in use; empty: none
 	Since     time.Time      `json:"since,omitzero"`
 	Why       string         `json:"why,omitempty"`
 	Pinned    node.Mechanism `json:"pinned,omitempty"` // the mechanism that is fixed by hand or configuration; empty: none
 	ByHand    bool           `json:"by_hand,omitempty"`
 	// Failures is the number of mechanism failures in the last hour.
-	Failures int `json:"falls"`
+	Failures int `json:"failures"`
 	// Strays is the number of stray threads found since tenond started.
 	Strays uint64 `json:"strays"`
 	// Trials describes the running trial of mechanisms, or what trials wait for.
@@ -43,9 +43,9 @@ type Isolation struct {
 type QOS struct {
 	// At is the time of the last snapshot. It is absent before the first tick.
 	At        time.Time            `json:"at,omitzero"`
-	Selection node.Selection       `json:"ladder"`
+	Selection node.Selection       `json:"selection"`
 	Trials    trial.Status         `json:"trials"`
-	Means     node.IsolationStatus `json:"means"`
+	Means     node.IsolationStatus `json:"status"`
 	// Knobs lists the knobs of the isolation mechanisms, with their wants.
 	Knobs []Knob `json:"knobs"`
 	// Failing lists the failed writes of these knobs in the last tick.
@@ -172,9 +172,9 @@ const maxWait = 5 * time.Second
 
 // handleQOS registers the handlers of requests about the isolation.
 func handleQOS(mux *http.ServeMux, l *Ledger, o Operator) {
-	mux.HandleFunc("GET /v1/qos", func(w http.ResponseWriter, _ *http.Request) { Answer(w, l.QOS(), nil) })
-	mux.HandleFunc("POST /v1/pin", func(w http.ResponseWriter, r *http.Request) {
-		mechanism := node.Mechanism(r.FormValue("rung"))
+	mux.HandleFunc("GET /v1/isolation", func(w http.ResponseWriter, _ *http.Request) { Answer(w, l.QOS(), nil) })
+	mux.HandleFunc("POST /v1/isolation", func(w http.ResponseWriter, r *http.Request) {
+		mechanism := node.Mechanism(r.FormValue("mechanism"))
 		if mechanism != "" {
 			if err := l.Pinnable(mechanism); err != nil {
 				Answer(w, nil, err)
@@ -190,7 +190,7 @@ func handleQOS(mux *http.ServeMux, l *Ledger, o Operator) {
 
 // QOS asks the agent for the state of the isolation.
 func (c *Client) QOS(ctx context.Context) (QOS, error) {
-	return Ask[QOS](ctx, c, http.MethodGet, "qos", nil)
+	return Ask[QOS](ctx, c, http.MethodGet, "isolation", nil)
 }
 
 // Pin makes the agent use an isolation mechanism. With an empty mechanism, the
@@ -203,7 +203,7 @@ func (c *Client) Pin(ctx context.Context, mechanism node.Mechanism) (QOS, error)
 		return q, err
 	}
 	known := len(q.failuresOf(mechanism))
-	q, err = Ask[QOS](ctx, c, http.MethodPost, "pin", url.Values{"rung": {string(mechanism)}})
+	q, err = Ask[QOS](ctx, c, http.MethodPost, "isolation", url.Values{"mechanism": {string(mechanism)}})
 	for err == nil {
 		settled, fault := q.resultKnown(mechanism, known)
 		if settled || time.Now().After(deadline) {

@@ -132,7 +132,7 @@ func TestAMechanismThatIsDownOrPinnedSaysSo(t *testing.T) {
 	l.Observe(turn, nil)
 	got := l.QOS().String()
 	for _, want := range []string{
-		"failed 3 times, down until 13:00:00", "pinned     cpu.idle, by hand: tenon qos auto gives", "failures  none in the last hour",
+		"failed 3 times, down until 13:00:00", "pinned     cpu.idle, by hand: tenon isolation auto gives", "failures  none in the last hour",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in\n%s", want, got)
@@ -176,7 +176,7 @@ func TestTheKnobsOfIsolationAreExplained(t *testing.T) {
 	turn.Wants = append(turn.Wants, plan.Want{Intent: plan.Set, Knob: policy, Value: node.ThreadsBE, Owner: plan.OwnerMechanism, Reason: "sched_ext", BE: true})
 	l.Observe(turn, nil)
 	for knob, want := range map[string]string{
-		"/ scheduler":        "wanted  loaded siblings hold 200µs headroom 1, by ladder",
+		"/ scheduler":        "wanted  loaded siblings hold 200µs headroom 1, by mechanism",
 		"batch.slice policy": "now     mixed",
 	} {
 		k, err := ParseKnob(knob)
@@ -281,7 +281,7 @@ func TestASlowLoadIsWaitedFor(t *testing.T) {
 	if err != nil || !q.Means.Scheduler.Running {
 		t.Errorf("%+v, %v", q, err)
 	}
-	if got := q.Outcome(); got != "sched_ext is in use: the strongest that this node supports (pinned by hand, until tenon qos auto or the next boot)" {
+	if got := q.Outcome(); got != "sched_ext is in use: the strongest that this node supports (pinned by hand, until tenon isolation auto or the next boot)" {
 		t.Error(got)
 	}
 }

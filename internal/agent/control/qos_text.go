@@ -50,14 +50,14 @@ func (q QOS) Outcome() string {
 	by := "the configuration leaves the choice to tenond"
 	switch {
 	case selection.ByHand:
-		by = "pinned by hand, until tenon qos auto or the next boot"
+		by = "pinned by hand, until tenon isolation auto or the next boot"
 	case selection.Pinned != "":
 		by = "pinned by the configuration"
 	}
 	return Printable(fmt.Sprintf("%s is in use: %s (%s)", shownMechanism(selection.Mechanism), selection.Why, by))
 }
 
-// String returns the text of tenon qos status.
+// String returns the text of tenon isolation show.
 func (q QOS) String() string {
 	var b strings.Builder
 	printable.Value(q).describe(&b)
@@ -114,7 +114,7 @@ func describeSelection(b *strings.Builder, l node.Selection, at time.Time) {
 	fmt.Fprintf(head, "\nbecause\t%s\n", l.Why)
 	switch {
 	case l.ByHand:
-		fmt.Fprintf(head, "pinned\t%s, by hand: tenon qos auto gives the choice back to the configuration\n", l.Pinned)
+		fmt.Fprintf(head, "pinned\t%s, by hand: tenon isolation auto gives the choice back to the configuration\n", l.Pinned)
 	case l.Pinned != "":
 		fmt.Fprintf(head, "pinned\t%s, by the configuration\n", l.Pinned)
 	}

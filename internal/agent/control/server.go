@@ -129,7 +129,7 @@ func handler(l *Ledger, o Operator) http.Handler {
 			defer func() { <-free }()
 			stream(w, r, l)
 		default:
-			http.Error(w, fmt.Sprintf("%d clients follow the turns already", streams), http.StatusTooManyRequests)
+			http.Error(w, fmt.Sprintf("%d clients follow the ticks already", streams), http.StatusTooManyRequests)
 		}
 	})
 	return mux

@@ -74,8 +74,8 @@ func (s Status) describe(b *strings.Builder) {
 		return
 	}
 	head := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(head, "tenond\t%s, up %s, %d turns\n", s.Version, PrintDuration(s.At.Sub(s.Started)), s.Ticks)
-	fmt.Fprintf(head, "last turn\t%s: sense %v, decide %v, act %v\n", s.At.Format(time.TimeOnly),
+	fmt.Fprintf(head, "tenond\t%s, up %s, %d ticks\n", s.Version, PrintDuration(s.At.Sub(s.Started)), s.Ticks)
+	fmt.Fprintf(head, "last tick\t%s: sense %v, decide %v, act %v\n", s.At.Format(time.TimeOnly),
 		s.Took.Sense.Round(time.Microsecond), s.Took.Decide.Round(time.Microsecond), s.Took.Act.Round(time.Microsecond))
 	fmt.Fprintf(head, "node\t%d CPUs, %s in use; %s of %s memory in use\n", s.Node.CPUs,
 		Shown(s.Node.CPU, unit.MilliCPU.String), Shown(s.Node.Memory, Size), Shown(s.Node.MemoryTotal, Size))

@@ -16,8 +16,8 @@ func TestTheStatusAsText(t *testing.T) {
 	l.started = noon.Add(-3 * time.Hour)
 	l.Observe(addWrite(measuredTick(time.Second, 800), nil), nil)
 	l.Observe(addWrite(measuredTick(2*time.Second, 700), errors.New("read-only file system")), nil)
-	const want = `tenond     v1, up 3h00m, 2 turns
-last turn  12:00:02: sense 300µs, decide 100µs, act 1ms
+	const want = `tenond     v1, up 3h00m, 2 ticks
+last tick  12:00:02: sense 300µs, decide 100µs, act 1ms
 node       2 CPUs, 1700m in use; 3.0Gi of 8.0Gi memory in use
 knobs      0 not as they were before Tenon, 1 cannot be written
 BE bound   batch.slice cpu.max 70000 100000  # 65% of 2000m - 500m in use by others

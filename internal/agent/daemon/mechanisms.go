@@ -21,14 +21,14 @@ import (
 
 // mechanismsFile stores the mechanism that an operator pinned, and the
 // mechanism failures. The next daemon reads it, even after a crash of this one.
-const mechanismsFile = "ladder.json"
+const mechanismsFile = "mechanisms.json"
 
 // A savedMechanisms is the content of mechanismsFile. It is valid only for the
 // boot with the id Boot.
 type savedMechanisms struct {
 	Boot     string         `json:"boot_id"`
-	Asked    node.Request   `json:"asked,omitzero"`
-	Failures []node.Failure `json:"falls,omitempty"`
+	Asked    node.Request   `json:"request,omitzero"`
+	Failures []node.Failure `json:"failures,omitempty"`
 }
 
 // mechanisms holds the isolation mechanism that an operator pinned through the

@@ -26,21 +26,21 @@ func Capture(stateDir string, w io.Writer) (int, error) {
 		return 0, err
 	}
 	z := gzip.NewWriter(w)
-	turns := 0
+	ticks := 0
 	for _, f := range files {
 		n, err := copyLines(z, f.path)
 		if err != nil {
-			return turns, fmt.Errorf("capture: %w", err)
+			return ticks, fmt.Errorf("capture: %w", err)
 		}
-		turns += n
+		ticks += n
 	}
-	if turns == 0 {
+	if ticks == 0 {
 		return 0, fmt.Errorf("capture: %w in %s", ErrNone, dir)
 	}
 	if err := z.Close(); err != nil {
-		return turns, fmt.Errorf("capture: %w", err)
+		return ticks, fmt.Errorf("capture: %w", err)
 	}
-	return turns, nil
+	return ticks, nil
 }
 
 // copyLines copies the complete lines of one file. If the recorder has removed

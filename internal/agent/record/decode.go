@@ -18,7 +18,7 @@ type decoder struct {
 }
 
 // errNoKey means that a line depends on earlier lines that were not read.
-var errNoKey = errors.New("it says what is new since a turn that is not in the record")
+var errNoKey = errors.New("it says what is new since a tick that is not in the record")
 
 // entry is one tick that was read from a record.
 type entry struct {

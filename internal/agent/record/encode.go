@@ -24,7 +24,7 @@ type encoder struct {
 func (e *encoder) line(t Tick, number int, key bool) (line, error) {
 	s := &t.Snapshot
 	if i := firstMisplaced(s.Workloads); i > 0 {
-		return line{}, fmt.Errorf("record a turn: workload %q follows %q: want each once, in order",
+		return line{}, fmt.Errorf("record a tick: workload %q follows %q: want each once, in order",
 			s.Workloads[i].ID, s.Workloads[i-1].ID)
 	}
 	l := line{Tick: number, At: s.At, Begun: t.Begun, Took: durations{t.Sense, t.Decide, t.Act}, Events: t.Events, SLOViolated: s.SLOViolated}

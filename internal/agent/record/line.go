@@ -16,14 +16,14 @@ import (
 // version is the version of the format of lines. A new field needs a new
 // version: a program that does not know the field would decide differently in a
 // replay. testdata/format.txt lists the fields of each version.
-const version = 22
+const version = 1
 
 // A line is the JSON form of one tick in a record. A key line has a State and
 // contains the whole tick. Every other line contains only the differences from
 // the previous line, so the line of a quiet tick is short.
 type line struct {
 	Version     int            `json:"version,omitempty"` // only in key lines
-	Tick        int            `json:"turn"`              // number of the tick since the recorder was opened, from 1
+	Tick        int            `json:"tick"`              // number of the tick since the recorder was opened, from 1
 	At          time.Time      `json:"at"`
 	Begun       time.Time      `json:"begun,omitzero"`
 	Took        durations      `json:"took"`
@@ -31,7 +31,7 @@ type line struct {
 	State       *policy.State  `json:"state,omitempty"`
 	Config      *policy.Config `json:"config,omitempty"`
 	MaxSteps    *int           `json:"max_steps,omitempty"`
-	SLOViolated bool           `json:"hurt,omitempty"` // the snapshot was taken because a service waited
+	SLOViolated bool           `json:"slo_violated,omitempty"` // the snapshot was taken because a service waited
 	// Rest holds the parts of the snapshot that have no field of their own in
 	// the line.
 	Rest  *node.Snapshot             `json:"rest,omitempty"`

@@ -63,7 +63,7 @@ func (r *reader) next() (entry, error) {
 			continue
 		}
 		if err != nil {
-			return entry{}, fmt.Errorf("line %d of the record: turn %d: %w", r.number, l.Tick, err)
+			return entry{}, fmt.Errorf("line %d of the record: tick %d: %w", r.number, l.Tick, err)
 		}
 		r.begun = true
 		return e, nil

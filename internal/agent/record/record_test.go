@@ -372,12 +372,12 @@ func TestATornLastLineIsTolerated(t *testing.T) {
 
 func TestWhatIsNoRecordIsRefused(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
-		"nothing":          {"", "no turn"},
+		"nothing":          {"", "no tick"},
 		"other text":       {"hello\n", "line 1"},
-		"a newer record":   {versionLine(version+1, `"turn":1,"state":{},"color":"red"}`+"\n"+`{"turn":2}`), fmt.Sprintf("version %d, and this program reads version %d", version+1, version)},
-		"a field too many": {versionLine(version, `"turn":1,"state":{},"color":"red"}`), "color"},
-		"half a key":       {versionLine(version, `"turn":1,"state":{}}`), "must hold"},
-		"no key":           {`{"turn":7}` + "\n", "no turn"},
+		"a newer record":   {versionLine(version+1, `"tick":1,"state":{},"color":"red"}`+"\n"+`{"tick":2}`), fmt.Sprintf("version %d, and this program reads version %d", version+1, version)},
+		"a field too many": {versionLine(version, `"tick":1,"state":{},"color":"red"}`), "color"},
+		"half a key":       {versionLine(version, `"tick":1,"state":{}}`), "must hold"},
+		"no key":           {`{"tick":7}` + "\n", "no tick"},
 		"damaged":          {"\x1f\x8bxxxxxxxxxxxx", "gzip"},
 	} {
 		if _, err := Replay(strings.NewReader(c.text), nil); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -395,12 +395,12 @@ func versionLine(version int, rest string) string {
 // another version, as after an update of tenond. The reader must skip them.
 func TestTicksOfAnotherVersionAreLeftOut(t *testing.T) {
 	turns := lived(4, 30, time.Second)
-	old := strings.Replace(linesOf(t, turns[:10], 50), strings.TrimSpace(versionLine(version, "")), strings.TrimSpace(versionLine(version-1, `"color":"red",`)), 1)
+	old := strings.Replace(linesOf(t, turns[:10], 50), strings.TrimSpace(versionLine(version, "")), strings.TrimSpace(versionLine(version+20, `"color":"red",`)), 1)
 	r, err := Replay(strings.NewReader(old+linesOf(t, turns[10:], 50)), nil)
 	if err != nil || !r.Identical() || r.Ticks != 20 || r.Stretches != 1 || r.Foreign != 10 {
 		t.Errorf("an older one before: %v, %+v", err, r)
 	}
-	if want := fmt.Sprintf("10 lines are left out: they are of version %d of the record, and this program reads version %d.\n", version-1, version); !strings.Contains(r.String(), want) {
+	if want := fmt.Sprintf("10 lines are left out: they are of version %d of the record, and this program reads version %d.\n", version+20, version); !strings.Contains(r.String(), want) {
 		t.Errorf("the report lacks %q:\n%v", want, r)
 	}
 	var own bytes.Buffer
@@ -440,7 +440,7 @@ func FuzzReplay(f *testing.F) {
 		text = append(append(text, one...), '\n')
 	}
 	f.Add(text)
-	f.Add([]byte(versionLine(version, `"turn":1,"state":{},"config":{},"max_steps":0,"rest":{},"usage":{}}`)))
+	f.Add([]byte(versionLine(version, `"tick":1,"state":{},"config":{},"max_steps":0,"rest":{},"usage":{}}`)))
 	f.Add([]byte("\x1f\x8b"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		r, err := Replay(bytes.NewReader(text), nil)

@@ -40,7 +40,7 @@ func Replay(r io.Reader, config *policy.Config) (Report, error) {
 				err = nil
 			}
 			if err == nil && p.report.Ticks == 0 {
-				err = errors.New("the record holds no turn")
+				err = errors.New("the record holds no tick")
 			}
 			return p.done(from), err
 		}

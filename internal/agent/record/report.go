@@ -12,7 +12,7 @@ import (
 // A Report lists the differences between a replay and its record. Its JSON keys
 // are stable.
 type Report struct {
-	Ticks int       `json:"turns"`
+	Ticks int       `json:"ticks"`
 	From  time.Time `json:"from"`
 	To    time.Time `json:"to"`
 	// Stretches is the number of parts of the record without a gap. A gap is a
@@ -46,7 +46,7 @@ type Change struct {
 	node.Knob
 	// Ticks is the number of ticks in which the wants for the knob differ. First
 	// is the time of the first of them. The other fields describe that tick.
-	Ticks    int       `json:"turns"`
+	Ticks    int       `json:"ticks"`
 	First    time.Time `json:"first"`
 	Recorded string    `json:"recorded"`
 	Replayed string    `json:"replayed"`
@@ -71,13 +71,13 @@ func (r *Report) add(t Tick, steps int) {
 // String returns the report as tenon replay prints it.
 func (r Report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Record: %d turns from %s to %s (%v), %d writes.\n", r.Ticks, clock(r.From), clock(r.To),
+	fmt.Fprintf(&b, "Record: %d ticks from %s to %s (%v), %d writes.\n", r.Ticks, clock(r.From), clock(r.To),
 		r.To.Sub(r.From).Round(time.Second), r.RecordedSteps)
 	if r.Stretches > 1 {
-		fmt.Fprintf(&b, "It is of %d stretches: tenond was started again in between, or turns are missing.\n", r.Stretches)
+		fmt.Fprintf(&b, "It is of %d stretches: tenond was started again in between, or ticks are missing.\n", r.Stretches)
 	}
 	if r.Skipped > 0 {
-		fmt.Fprintf(&b, "The first %d lines are skipped: they build on turns that are not in it.\n", r.Skipped)
+		fmt.Fprintf(&b, "The first %d lines are skipped: they build on ticks that are not in it.\n", r.Skipped)
 	}
 	if r.Foreign > 0 {
 		fmt.Fprintf(&b, "%d lines are left out: they are of version %d of the record, and this program reads version %d.\n",
@@ -92,10 +92,10 @@ func (r Report) String() string {
 	case r.Identical():
 		b.WriteString("Replay: every want and every step is the same.\n")
 	case r.Other:
-		fmt.Fprintf(&b, "With this configuration: %d of %d turns differ, %d writes. What the workloads use is as recorded.\n",
+		fmt.Fprintf(&b, "With this configuration: %d of %d ticks differ, %d writes. What the workloads use is as recorded.\n",
 			r.Differ, r.Ticks, r.ReplayedSteps)
 	default:
-		fmt.Fprintf(&b, "Replay: %d of %d turns differ; at %d checkpoints the policies remember something else.\n",
+		fmt.Fprintf(&b, "Replay: %d of %d ticks differ; at %d checkpoints the policies remember something else.\n",
 			r.Differ, r.Ticks, r.Drifted)
 	}
 	if len(r.Changes) == 0 {
@@ -103,7 +103,7 @@ func (r Report) String() string {
 	}
 	b.WriteByte('\n')
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "KNOB\tTURNS\tFIRST AT\tRECORDED\tREPLAYED\tWHY")
+	fmt.Fprintln(table, "KNOB\tTICKS\tFIRST AT\tRECORDED\tREPLAYED\tWHY")
 	for _, c := range r.Changes {
 		fmt.Fprintf(table, "%v\t%d\t%s\t%s\t%s\t%s\n", c.Knob, c.Ticks, clock(c.First), c.Recorded, c.Replayed, c.Reason)
 	}

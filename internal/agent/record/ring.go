@@ -114,7 +114,7 @@ func (r *Recorder) add(t Tick) error {
 	}
 	text, err := json.Marshal(l)
 	if err != nil {
-		return fmt.Errorf("record a turn: %w", err)
+		return fmt.Errorf("record a tick: %w", err)
 	}
 	if key {
 		if err := r.open(); err != nil {

@@ -42,7 +42,7 @@ func TestTicksAreHandedOnAsTheyWere(t *testing.T) {
 	if err != nil || n != len(want) {
 		t.Errorf("%d of %d turns, %v", n, len(want), err)
 	}
-	if err := Ticks(bytes.NewReader([]byte("{\"turn\":\n")), func(Tick) {}); err == nil {
+	if err := Ticks(bytes.NewReader([]byte("{\"tick\":\n")), func(Tick) {}); err == nil {
 		t.Error("a damaged record is taken")
 	}
 }

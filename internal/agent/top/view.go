@@ -79,7 +79,7 @@ func (m model) wrapPage() []string {
 func (m model) overview() []string {
 	keys := faint.Styled("q quit   s sort by " + orderNames[(m.order+1)%orders] + "   w waits   arrows move   enter explain   ? help")
 	if !m.seen || m.status.At.IsZero() {
-		lines := []string{"waiting for the first turn of tenond"}
+		lines := []string{"waiting for the first tick of tenond"}
 		if m.silent != nil {
 			lines = append(lines, alarming.Styled(printable.Text(m.silent.Error())))
 		}
@@ -102,7 +102,7 @@ func (m model) overview() []string {
 func (m model) head() []string {
 	s := m.status
 	took := s.Took.Sense + s.Took.Decide + s.Took.Act
-	lines := []string{bold.Styled("tenon top") + fmt.Sprintf("  %s  up %s  %d workloads  %d knobs held  turn %v",
+	lines := []string{bold.Styled("tenon top") + fmt.Sprintf("  %s  up %s  %d workloads  %d knobs held  tick %v",
 		s.At.Format(time.TimeOnly), control.PrintDuration(s.At.Sub(s.Started)), len(s.Workloads), s.Held, took.Round(10*time.Microsecond))}
 	switch {
 	case m.silent != nil:
@@ -254,7 +254,7 @@ CPU is in thousandths of one CPU: 1500m is one and a half. THROTTLED is the
 share of the time in which the workload's own CPU quota held it back, with !
 if the limit does not fit the workload: enter says what to write in its place.
 A question mark is a number that the kernel does not give, or not yet.
-MECHANISM: what keeps best-effort work off the CPUs of services (tenon qos
+MECHANISM: what keeps best-effort work off the CPUs of services (tenon isolation
 status). EXPELLED, HELD: CPU kept idle beside them, and for a while after.
 FAILURES: how often it failed in the last hour. STRAYS: threads outside of it.
 WAIT P99: 99 of 100 waits ended sooner. WANTED: the objective. [delay],

@@ -72,7 +72,7 @@ func (p program) run(t testing.TB, config client.ObjectKey, more ...string) *pro
 		t.Fatal(err)
 	}
 	defer log.Close()
-	args := append([]string{"--kubeconfig", p.kubeconfig, "--namespace", config.Namespace, "--slo-config-name", config.Name, "--config-namespace", config.Namespace,
+	args := append([]string{"--kubeconfig", p.kubeconfig, "--namespace", config.Namespace, "--config-map", config.Namespace + "/" + config.Name,
 		"--leader-elect=false", "--webhook-port", "0", "--metrics", address, "--health", ""}, more...)
 	run := &process{exec.Command(p.bin, args...), "http://" + address + "/metrics"}
 	run.command.Stderr = log

@@ -1,6 +1,7 @@
 package nodepages
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,107 +15,154 @@ import (
 // maxNamed is the maximum number of nodes that a line names.
 const maxNamed = 5
 
-// Doctor prints the mechanism of each feature on each node, and the problems of
-// the nodes and of the colocation profiles. others are further problems, which
-// the caller has found. healthy means that there are no problems.
-func Doctor(nodes []Node, profiles []configv1alpha1.ClusterColocationProfile, others []string, now time.Time) (text string, healthy bool) {
-	var b strings.Builder
-	silent, agents := map[string][]string{}, map[string][]string{}
-	var known []Node
-	for _, n := range nodes {
-		if why := n.silenceReason(now); why != "" {
-			silent[why] = append(silent[why], n.Name)
-		}
-		if n.Report != nil && n.Left() == "" {
-			known = append(known, n)
-			agents[n.Report.Status.Agent] = append(agents[n.Report.Status.Agent], n.Name)
-		}
-	}
-	fmt.Fprintf(&b, "%s, %d with a report\n", count(len(nodes), "node"), len(known))
-	healthy = len(silent) == 0 && len(known) > 0
-	for _, why := range sorted(silent) {
-		fmt.Fprintf(&b, "  %s: %s (%s)\n", why, printNames(silent[why]), lookForAgent)
-	}
-	if len(agents) > 1 {
-		for _, version := range sorted(agents) {
-			fmt.Fprintf(&b, "  tenond %s: %s\n", orDash(version), printNames(agents[version]))
-		}
-	}
-	printMechanisms(&b, known)
-	right := conditions(&b, known, profiles, others)
-	return b.String(), right && healthy
+// A Diagnosis is the answer of kubectl tenon doctor. Its JSON keys are stable.
+type Diagnosis struct {
+	// Healthy means that there are no problems.
+	Healthy bool `json:"healthy"`
+	Nodes   int  `json:"nodes"`   // of the cluster
+	Reports int  `json:"reports"` // nodes of which the state is known
+	// Silent lists why the state of nodes is not known.
+	Silent []Finding `json:"silent,omitempty"`
+	// Agents lists the versions of tenond.
+	Agents []Finding `json:"agents,omitempty"`
+	// Features lists how each feature works.
+	Features []Feature `json:"features,omitempty"`
+	// Problems lists the problems of nodes, of profiles, and others without an object.
+	Problems []Finding `json:"problems,omitempty"`
+}
+
+// A Finding is a fact and the nodes or other objects of which it is true.
+type Finding struct {
+	Text string   `json:"text"`
+	Of   []string `json:"of,omitempty"`
+}
+
+// A Feature is a feature with one way in which nodes do it.
+type Feature struct {
+	Name  string   `json:"name"`
+	How   string   `json:"how"`
+	Nodes []string `json:"nodes"`
 }
 
 // featureCPUs is the feature of own CPUs for pods (docs/scheduling.md).
 const featureCPUs = "cpus"
 
-// printMechanisms prints the mechanism of each enabled feature, with the nodes
-// that use it.
-func printMechanisms(b *strings.Builder, nodes []Node) {
-	features := map[string]map[string][]string{} // by feature and mechanism: the nodes
-	add := func(feature, how, node string) {
-		if features[feature] == nil {
-			features[feature] = map[string][]string{}
-		}
-		features[feature][how] = append(features[feature][how], node)
-	}
+// Doctor finds the mechanism of each feature on each node, and the problems of
+// the nodes and of the colocation profiles. others are further problems, which
+// the caller has found.
+func Doctor(nodes []Node, profiles []configv1alpha1.ClusterColocationProfile, others []string, now time.Time) Diagnosis {
+	silent, agents, features, wrong := map[string][]string{}, map[string][]string{}, map[[2]string][]string{}, map[string][]string{}
+	d := Diagnosis{Nodes: len(nodes)}
 	for _, n := range nodes {
-		for _, m := range n.Report.Status.Means {
-			how := m.By
-			switch {
-			case how == "":
-				how = "not done: " + orDash(m.Why)
-			case m.Why != "":
-				how += " (" + m.Why + ")"
-			}
-			add(m.Feature, how, n.Name)
+		if why := n.silenceReason(now); why != "" {
+			silent[why] = append(silent[why], n.Name)
 		}
-		if n.Report.Status.CPUs != nil {
-			add(featureCPUs, n.binderText(), n.Name)
+		if n.Report == nil || n.Left() != "" {
+			continue
 		}
+		d.Reports++
+		agents[n.Report.Status.Agent] = append(agents[n.Report.Status.Agent], n.Name)
+		n.addFeatures(features)
+		n.addProblems(wrong)
 	}
-	if len(features) > 0 {
-		b.WriteString("\nHow each feature works\n")
-	}
-	for _, f := range sorted(features) {
-		for _, how := range sorted(features[f]) {
-			fmt.Fprintf(b, "  %-12s %s: %s\n", f, how, printNames(features[f][how]))
-		}
-	}
-}
-
-// conditions prints each problem once, with its nodes or profiles. It returns
-// true if there is no problem.
-func conditions(b *strings.Builder, nodes []Node, profiles []configv1alpha1.ClusterColocationProfile, others []string) bool {
-	wrong := map[string][]string{}
 	for _, p := range profiles {
 		for _, c := range p.Status.Conditions {
 			if c.Status == metav1.ConditionFalse {
-				what := fmt.Sprintf("%s: %s: %s", c.Type, c.Reason, c.Message)
+				what := conditionText(c)
 				wrong[what] = append(wrong[what], "ClusterColocationProfile "+p.Name)
 			}
 		}
 	}
-	for _, n := range nodes {
-		for _, c := range n.problems() {
-			what := fmt.Sprintf("%s: %s: %s", c.Type, c.Reason, c.Message)
-			wrong[what] = append(wrong[what], n.Name)
+	d.Silent, d.Agents, d.Problems = findings(silent), findings(agents), findings(wrong)
+	for _, text := range others {
+		d.Problems = append(d.Problems, Finding{Text: text})
+	}
+	for f, names := range features {
+		slices.Sort(names)
+		d.Features = append(d.Features, Feature{f[0], f[1], names})
+	}
+	slices.SortFunc(d.Features, func(a, b Feature) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.How, b.How))
+	})
+	d.Healthy = len(d.Silent) == 0 && len(d.Problems) == 0 && d.Reports > 0
+	return d
+}
+
+// addFeatures adds the node to the ways in which it does each feature.
+func (n Node) addFeatures(all map[[2]string][]string) {
+	add := func(feature, how string) {
+		k := [2]string{feature, how}
+		all[k] = append(all[k], n.Name)
+	}
+	for _, m := range n.Report.Status.Means {
+		how := m.By
+		switch {
+		case how == "":
+			how = "not done: " + orDash(m.Why)
+		case m.Why != "":
+			how += " (" + m.Why + ")"
 		}
-		for _, what := range n.noCPUs() {
-			wrong[what] = append(wrong[what], n.Name)
+		add(m.Feature, how)
+	}
+	if n.Report.Status.CPUs != nil {
+		add(featureCPUs, n.binderText())
+	}
+}
+
+// addProblems adds the node to its problems.
+func (n Node) addProblems(all map[string][]string) {
+	for _, c := range n.problems() {
+		what := conditionText(c)
+		all[what] = append(all[what], n.Name)
+	}
+	for _, what := range n.noCPUs() {
+		all[what] = append(all[what], n.Name)
+	}
+}
+
+func conditionText(c metav1.Condition) string {
+	return fmt.Sprintf("%s: %s: %s", c.Type, c.Reason, c.Message)
+}
+
+// findings returns the facts in the order of their texts.
+func findings(all map[string][]string) []Finding {
+	var out []Finding
+	for _, text := range sorted(all) {
+		slices.Sort(all[text])
+		out = append(out, Finding{text, all[text]})
+	}
+	return out
+}
+
+// Text prints the diagnosis.
+func (d Diagnosis) Text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, %d with a report\n", count(d.Nodes, "node"), d.Reports)
+	for _, s := range d.Silent {
+		fmt.Fprintf(&b, "  %s: %s (%s)\n", s.Text, printNames(s.Of), lookForAgent)
+	}
+	if len(d.Agents) > 1 {
+		for _, a := range d.Agents {
+			fmt.Fprintf(&b, "  tenond %s: %s\n", orDash(a.Text), printNames(a.Of))
 		}
 	}
-	if len(wrong) == 0 && len(others) == 0 {
-		return true
+	if len(d.Features) > 0 {
+		b.WriteString("\nHow each feature works\n")
 	}
-	b.WriteString("\nProblems\n")
-	for _, what := range sorted(wrong) {
-		fmt.Fprintf(b, "  %s: %s\n", printNames(wrong[what]), what)
+	for _, f := range d.Features {
+		fmt.Fprintf(&b, "  %-12s %s: %s\n", f.Name, f.How, printNames(f.Nodes))
 	}
-	for _, what := range others {
-		fmt.Fprintf(b, "  %s\n", what)
+	if len(d.Problems) > 0 {
+		b.WriteString("\nProblems\n")
 	}
-	return false
+	for _, p := range d.Problems {
+		if len(p.Of) > 0 {
+			fmt.Fprintf(&b, "  %s: %s\n", printNames(p.Of), p.Text)
+		} else {
+			fmt.Fprintf(&b, "  %s\n", p.Text)
+		}
+	}
+	return b.String()
 }
 
 // printNames prints the first few names of nodes, and how many more there are.

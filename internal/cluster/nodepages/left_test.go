@@ -17,7 +17,7 @@ func TestANodeWithoutItsAgentIsNamed(t *testing.T) {
 	*s = v1alpha1.NodeReportStatus{Reported: s.Reported, Agent: s.Agent, Published: s.Published,
 		Conditions: []metav1.Condition{{Type: v1alpha1.AgentRuns, Status: metav1.ConditionFalse, Reason: v1alpha1.AgentLeft}}}
 	for _, at := range []time.Time{noon, noon.Add(time.Hour)} {
-		text, healthy := Doctor(nodes, nil, nil, at)
+		text, healthy := diagnose(nodes, nil, nil, at)
 		alike(t, text, `
 2 nodes, 0 with a report
   no report: node-0 (kubectl -n tenon-system get pods -o wide)

@@ -163,6 +163,12 @@ func TestWhatDoesNotAddUpIsSaid(t *testing.T) {
 	}
 }
 
+// diagnose returns the text of doctor, and whether there are no problems.
+func diagnose(nodes []Node, profiles []configv1alpha1.ClusterColocationProfile, others []string, now time.Time) (string, bool) {
+	d := Doctor(nodes, profiles, others, now)
+	return d.Text(), d.Healthy
+}
+
 func TestTopHasALineForEachNode(t *testing.T) {
 	alike(t, Top(scene(t), noon), `
 NODE    CPU    CPU%  MEMORY  MEMORY%  BATCH-CPU  BATCH-MEMORY  PODS                     ISOLATION   REPORTED  TROUBLE
@@ -172,7 +178,7 @@ node-1  2400m  15%   8192Mi  25%      7200m      8192Mi        2 LS, 3 BE, 1 unm
 }
 
 func TestDoctorSaysWhereAFeatureIsNotDoneAndWhy(t *testing.T) {
-	text, healthy := Doctor(scene(t), nil, nil, noon)
+	text, healthy := diagnose(scene(t), nil, nil, noon)
 	alike(t, text, `
 2 nodes, 1 with a report
   no report: node-0 (kubectl -n tenon-system get pods -o wide)
@@ -193,10 +199,10 @@ Problems
 func TestDoctorIsContentWithNodesThatDoWhatIsAsked(t *testing.T) {
 	n := scene(t)[1:]
 	n[0].Report.Status.Conditions = n[0].Report.Status.Conditions[:1]
-	if text, healthy := Doctor(n, nil, nil, noon); !healthy || strings.Contains(text, "wrong") {
+	if text, healthy := diagnose(n, nil, nil, noon); !healthy || strings.Contains(text, "wrong") {
 		t.Errorf("healthy %v:\n%s", healthy, text)
 	}
-	if text, healthy := Doctor(n, nil, nil, noon.Add(time.Hour)); healthy || !strings.Contains(text, "silent for 1h0m") {
+	if text, healthy := diagnose(n, nil, nil, noon.Add(time.Hour)); healthy || !strings.Contains(text, "silent for 1h0m") {
 		t.Errorf("an hour later: healthy %v:\n%s", healthy, text)
 	}
 }
@@ -251,7 +257,7 @@ func TestANodeThatReportsNoTrialsIsNamed(t *testing.T) {
 func TestDoctorNamesAFightOverKnobs(t *testing.T) {
 	n := scene(t)[1:]
 	n[0].Report.Status.Conditions = []metav1.Condition{{Type: "KnobsWritten", Status: metav1.ConditionTrue, Reason: "Contested", Message: "another program wrote kubepods cpu.max"}}
-	if text, healthy := Doctor(n, nil, nil, noon); healthy || !strings.Contains(text, "node-1: KnobsWritten: Contested: another program wrote") {
+	if text, healthy := diagnose(n, nil, nil, noon); healthy || !strings.Contains(text, "node-1: KnobsWritten: Contested: another program wrote") {
 		t.Errorf("healthy %v:\n%s", healthy, text)
 	}
 }
@@ -263,7 +269,7 @@ func TestDoctorNamesPodsThatAProfileMissed(t *testing.T) {
 	missed.Name, fine.Name = "spark", "web"
 	missed.Status.Conditions = []metav1.Condition{{Type: "Applied", Status: metav1.ConditionFalse, Reason: "PodsMissed", Message: "default/job runs without it"}}
 	fine.Status.Conditions = []metav1.Condition{{Type: "Applied", Status: metav1.ConditionTrue, Reason: "NoPodMissed"}}
-	text, healthy := Doctor(n, []configv1alpha1.ClusterColocationProfile{fine, missed}, nil, noon)
+	text, healthy := diagnose(n, []configv1alpha1.ClusterColocationProfile{fine, missed}, nil, noon)
 	const want = "\nProblems\n  ClusterColocationProfile spark: Applied: PodsMissed: default/job runs without it\n"
 	if healthy || !strings.HasSuffix(text, want) {
 		t.Errorf("healthy %v, want %q at the end of\n%s", healthy, want, text)
@@ -277,7 +283,7 @@ func TestAKubeletThatBindsCPUsIsNamed(t *testing.T) {
 		n := scene(t)[1:]
 		n[0].Report.Status.CPUs.Manager = manager
 		n[0].Report.Status.Conditions = nil
-		text, healthy := Doctor(n, nil, nil, noon)
+		text, healthy := diagnose(n, nil, nil, noon)
 		if want := "  cpus         not done: " + by + " binds CPUs, so tenon-scheduler gives the node no pod that asks for CPUs: node-1\n"; !healthy || !strings.Contains(text, want) {
 			t.Errorf("healthy %v, want %q in\n%s", healthy, want, text)
 		}
@@ -319,7 +325,7 @@ func TestANodeWhoseCPUsAreAllReservedIsNamed(t *testing.T) {
 		if x.allocatable != "" {
 			n.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse(x.allocatable)
 		}
-		text, healthy := Doctor(nodes, nil, nil, noon)
+		text, healthy := diagnose(nodes, nil, nil, noon)
 		if has := strings.Contains(text, "  node-1: "+x.want+"\n"); x.want != "" && (healthy || !has) || x.want == "" && strings.Contains(text, "no CPU is left") {
 			t.Errorf("%s: healthy %v; want %q in\n%s", name, healthy, x.want, text)
 		}
@@ -338,7 +344,7 @@ func TestANodeWhoseCPUsAreAllReservedIsNamed(t *testing.T) {
 func TestDoctorPrintsTheProblemsOfItsCaller(t *testing.T) {
 	n := scene(t)[1:]
 	n[0].Report.Status.Conditions = nil
-	if text, healthy := Doctor(n, nil, []string{"2 pods wait"}, noon); healthy || !strings.HasSuffix(text, "\nProblems\n  2 pods wait\n") {
+	if text, healthy := diagnose(n, nil, []string{"2 pods wait"}, noon); healthy || !strings.HasSuffix(text, "\nProblems\n  2 pods wait\n") {
 		t.Errorf("healthy %v:\n%s", healthy, text)
 	}
 }
@@ -349,7 +355,7 @@ func TestDoctorNamesASettingThatIsNotMeant(t *testing.T) {
 	n := scene(t)[1:2]
 	for reason, want := range map[string]bool{v1alpha1.ReasonUnlikely: true, "Partly": false} {
 		n[0].Report.Status.Conditions = []metav1.Condition{{Type: "ConfigAccepted", Status: metav1.ConditionTrue, Reason: reason, Message: "ConfigMap a/b: x: 250 counts"}}
-		text, healthy := Doctor(n, nil, nil, noon)
+		text, healthy := diagnose(n, nil, nil, noon)
 		if healthy == want || strings.Contains(text, "ConfigAccepted: Unlikely: ConfigMap a/b: x: 250 counts") != want {
 			t.Errorf("%s: healthy %v:\n%s", reason, healthy, text)
 		}

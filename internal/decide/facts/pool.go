@@ -24,7 +24,7 @@ type Pool struct {
 	// CPUSetsManagedExternally says that another component writes the CPU sets,
 	// such as a kubelet with the static CPU manager policy. Then only a quota
 	// bounds BE, and BE may run on every CPU.
-	CPUSetsManagedExternally bool `json:"sets_kept,omitempty"`
+	CPUSetsManagedExternally bool `json:"cpusets_managed_externally,omitempty"`
 }
 
 // Keeping returns a pool whose Reserved is at least the amount of CPU that the

@@ -15,10 +15,10 @@ type Config struct {
 	Enable bool `json:"enable"`
 	// Means is node.FeatureCPUIdle if schedIdle of beClass is 1, and node.FeatureCPUWeight if it
 	// is 0. It is empty if schedIdle is not set: then Tenon selects one of the two.
-	Means node.Feature `json:"means,omitempty"`
+	Means node.Feature `json:"feature,omitempty"`
 	// Mechanism is the strongest isolation mechanism to use: the preference order begins with it.
 	// If it is empty, the order begins with the strongest of all mechanisms.
-	Mechanism node.Mechanism `json:"rung,omitempty"`
+	Mechanism node.Mechanism `json:"mechanism,omitempty"`
 	// Measured selects the measured order: unless Mechanism is set, the node uses
 	// the floor (see docs/glossary.md) or what its trials have kept. If Measured
 	// is false, the node uses the strongest mechanism.
@@ -34,10 +34,10 @@ type Config struct {
 	// is below node.IdentityExpels, BE may run on the siblings of that class's CPUs.
 	Identity map[node.Class]node.Identity `json:"identity,omitempty"`
 	// SlicesUnmanaged says that Tenon does not change the slices of threads.
-	SlicesUnmanaged bool `json:"slices_kept,omitempty"`
+	SlicesUnmanaged bool `json:"slices_unmanaged,omitempty"`
 	// CPUSetsManagedExternally has the same meaning as in facts.Pool. If it is
 	// set, mechanisms that use cpusets are not available.
-	CPUSetsManagedExternally bool `json:"sets_kept,omitempty"`
+	CPUSetsManagedExternally bool `json:"cpusets_managed_externally,omitempty"`
 }
 
 // WeightWants returns the requested values (wants) of cpu.weight for the contention roots of BE

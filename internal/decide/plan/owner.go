@@ -32,7 +32,7 @@ const (
 
 // ownerNames holds the text form of each owner.
 var ownerNames = [...]string{
-	"", "cpuqos", "ladder", "isolation", "suppress", "limit", "pin", "memory", "cache", "io", "evict",
+	"", "cpuqos", "mechanism", "isolation", "suppress", "limit", "pin", "memory", "cache", "io", "evict",
 	"policy", "restore", "watchdog", "conformance", "seat",
 }
 

@@ -33,7 +33,7 @@ import (
 // so every knob that Tenon changed is released.
 type Config struct {
 	// Pool is the set of CPUs that the policies divide.
-	Pool facts.Pool `json:"-"` // see configForm
+	Pool facts.Pool `json:"pool,omitzero"`
 	// CPUQOS gives LS work the CPU before BE work.
 	CPUQOS isolation.Config `json:"cpu_qos,omitzero"`
 	// Suppress limits the CPU of BE work.
@@ -63,14 +63,14 @@ type State struct {
 	// increases with time, and decreases when BE grows.
 	Growth unit.MilliCPU `json:"growth_mcpu,omitempty"`
 	// Selector holds the selected isolation mechanism.
-	Selector isolation.Selector `json:"ladder,omitzero"`
+	Selector isolation.Selector `json:"selector,omitzero"`
 	// SLO tracks the objectives. CPUBackOff is the reduction of the CPU of BE.
-	SLO        slo.Tracker      `json:"strain,omitzero"`
-	CPUBackOff suppress.BackOff `json:"giving,omitzero"`
+	SLO        slo.Tracker      `json:"slo,omitzero"`
+	CPUBackOff suppress.BackOff `json:"cpu_backoff,omitzero"`
 	// CacheBackOff is the reduction of the cache and memory bandwidth of BE.
-	CacheBackOff cache.BackOff `json:"squeeze,omitzero"`
+	CacheBackOff cache.BackOff `json:"cache_backoff,omitzero"`
 	// Pins holds the CPUs that single workloads have exclusively.
-	Pins map[node.WorkloadID]unit.CPUSet `json:"pins,omitempty"`
+	Pins map[node.WorkloadID]unit.CPUSet `json:"exclusive,omitempty"`
 	// Shared holds the seats and pools of workloads that share CPUs.
 	Shared map[node.WorkloadID]pick.Hold `json:"shared,omitempty"`
 	// Grown holds the CPUs that growing pools have in addition to their homes.

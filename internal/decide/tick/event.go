@@ -43,14 +43,14 @@ type EventKind string
 
 // The values of EventKind.
 const (
-	EventDelay     EventKind = "delay"    // waits of a workload for a CPU crossed the alarm
-	EventPressure  EventKind = "pressure" // a PSI trigger
-	EventCgroups   EventKind = "cgroups"  // cgroups were created or removed
-	EventStart     EventKind = "start"    // a container waits for its limits before it starts
-	EventConfig    EventKind = "config"   // the configuration must be read again
-	EventPin       EventKind = "pin"      // an operator requested an isolation mechanism
-	EventMechanism EventKind = "rung"     // the isolation mechanism failed or found strays
-	EventHandover  EventKind = "handover" // one isolation mechanism ended, so that the next can start
+	EventDelay     EventKind = "delay"     // waits of a workload for a CPU crossed the alarm
+	EventPressure  EventKind = "pressure"  // a PSI trigger
+	EventCgroups   EventKind = "cgroups"   // cgroups were created or removed
+	EventStart     EventKind = "start"     // a container waits for its limits before it starts
+	EventConfig    EventKind = "config"    // the configuration must be read again
+	EventPin       EventKind = "pin"       // an operator requested an isolation mechanism
+	EventMechanism EventKind = "mechanism" // the isolation mechanism failed or found strays
+	EventHandover  EventKind = "handover"  // one isolation mechanism ended, so that the next can start
 )
 
 // EventKinds lists the kinds of events.

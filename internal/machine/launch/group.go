@@ -51,7 +51,7 @@ func (r *run) enter(ctx context.Context) error {
 	r.made = true
 	r.Host.Manage(r.workload)
 	// The cgroup gets its knobs before the process enters it.
-	if err := r.Turn(ctx); err != nil {
+	if err := r.Tick(ctx); err != nil {
 		return err
 	}
 	return r.Host.Attach(r.workload.Cgroup, r.process.Pid)

@@ -75,7 +75,7 @@ func newLauncher(tree *cgroup.Tree, root node.CgroupPath, state string) (*Launch
 	a := &loop.Agent{Host: h, Config: policy.Config{CPUQOS: isolation.Config{Enable: true}}}
 	return &Launcher{
 		Host: h, Tree: tree, FS: proc.Default(), Root: root, StateDir: state, Program: os.Args[:1],
-		Turn: func(ctx context.Context) error { _, err := a.Step(ctx); return err },
+		Tick: func(ctx context.Context) error { _, err := a.Step(ctx); return err },
 		Note: func(string) {},
 	}, err
 }

@@ -96,9 +96,9 @@ type Launcher struct {
 	// Root is the cgroup below which Tenon creates cgroups: "" for the root of
 	// the hierarchy, or a cgroup that is delegated to the user.
 	Root node.CgroupPath
-	// Turn makes one tick of the agent's loop. The tick sets the knobs of the
+	// Tick makes one tick of the agent's loop. The tick sets the knobs of the
 	// workloads that Host manages.
-	Turn func(context.Context) error
+	Tick func(context.Context) error
 	// StateDir is the directory of the lock that the launchers of a node share.
 	StateDir string
 	// Program is the beginning of the command line that starts this program

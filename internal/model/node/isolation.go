@@ -186,7 +186,7 @@ func parseThreads(text string) (Value, error) {
 type Isolation struct {
 	// Failures are the failures of supported mechanisms in the last hour, oldest first. For
 	// example, the kernel ejected the scheduler or refused to load it.
-	Failures []Failure `json:"falls,omitempty"`
+	Failures []Failure `json:"failures,omitempty"`
 	// Foreign is the name of a sched_ext scheduler that another component has
 	// loaded. It is empty if there is none.
 	Foreign string `json:"foreign,omitempty"`
@@ -196,7 +196,7 @@ type Isolation struct {
 	// LSOn is the run time of LS work on each CPU. It is nil if this time is not counted.
 	LSOn map[unit.CPU]time.Duration `json:"ls_on,omitempty"`
 	// Request is the request of an operator to the running agent.
-	Request Request `json:"asked,omitzero"`
+	Request Request `json:"request,omitzero"`
 }
 
 // Request is a mechanism that an operator requested at run time. It replaces the configured
@@ -204,14 +204,14 @@ type Isolation struct {
 type Request struct {
 	At time.Time `json:"at"`
 	// Mechanism is the strongest mechanism to use. If it is empty, the configuration decides.
-	Mechanism Mechanism `json:"rung,omitempty"`
+	Mechanism Mechanism `json:"mechanism,omitempty"`
 }
 
 // A Failure is a failure of an isolation mechanism at run time. At is on the
 // clock of Snapshot.At.
 type Failure struct {
 	At        time.Time `json:"at"`
-	Mechanism Mechanism `json:"rung"`
+	Mechanism Mechanism `json:"mechanism"`
 	Why       string    `json:"why"`
 	// Refused says that the kernel refused the mechanism before its first use.
 	// If Refused is false, the mechanism failed while it was in use. After

@@ -23,7 +23,7 @@ type Overrides struct {
 	CPUs  CPUOverride   `json:"cpus,omitzero"`
 	// EvictionExemptFrom lists the causes for which Tenon must not evict the
 	// workload, each one of evict.Causes.
-	EvictionExemptFrom []string `json:"spared_from,omitempty"`
+	EvictionExemptFrom []string `json:"eviction_exempt_from,omitempty"`
 }
 
 // Equal reports whether a and b set the same values.

@@ -30,7 +30,7 @@ type IsolationStatus struct {
 	Demoted   int    `json:"spilled,omitempty"`
 	// Refused names the orders that the loaded scheduler refused, for example
 	// because its table of cgroups was full.
-	Refused string `json:"untold,omitempty"`
+	Refused string `json:"refused,omitempty"`
 	// Scheduler is the status of the BE scheduler since its last load. It
 	// remains after an exit. It is nil if the scheduler was never loaded.
 	Scheduler *SchedulerStatus `json:"scheduler,omitempty"`

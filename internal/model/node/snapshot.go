@@ -29,7 +29,7 @@ type Snapshot struct {
 	Arriving []Workload `json:"arriving,omitempty"`
 	// SLOViolated says that this snapshot was taken early because an LS workload
 	// waited. The time since the previous snapshot is then too short to compute rates.
-	SLOViolated bool `json:"hurt,omitempty"`
+	SLOViolated bool `json:"slo_violated,omitempty"`
 	// Devices are the block devices. It is nil if the snapshot has no I/O knobs.
 	Devices []BlockDevice `json:"devices,omitempty"`
 	// Waits says how long LS workloads waited, and for which work. It is nil if not counted.
@@ -82,11 +82,11 @@ type Workload struct {
 	// ContentionRoot is the highest cgroup that contains the workload and, besides it,
 	// only work of its class. Its siblings hold other classes. The kernel compares the
 	// weights of siblings, so this cgroup's weight decides between LS and BE.
-	ContentionRoot CgroupPath `json:"meet,omitempty"`
+	ContentionRoot CgroupPath `json:"contention_root,omitempty"`
 	// IdleCgroup is a cgroup below ContentionRoot. Tenon sets its weight if another program
 	// owns the weight of ContentionRoot. For example, the kubelet writes the weights of its
 	// QoS cgroups every minute, and does not start if it cannot write them.
-	IdleCgroup CgroupPath `json:"yields,omitempty"`
+	IdleCgroup CgroupPath `json:"idle_cgroup,omitempty"`
 	Usage      Usage      `json:"usage"`
 	// CPULimit and MemoryLimit are the workload's limits. If one is absent, there is no limit.
 	CPULimit    Maybe[unit.MilliCPU] `json:"cpu_limit,omitzero"`
@@ -94,8 +94,8 @@ type Workload struct {
 	// CPUManagedExternally and MemoryManagedExternally say that another
 	// component enforces the limit, such as the kubelet for pods. Tenon leaves
 	// such a limit alone, and sets only CPU burst and memory protection.
-	CPUManagedExternally    bool `json:"cpu_kept,omitempty"`
-	MemoryManagedExternally bool `json:"memory_kept,omitempty"`
+	CPUManagedExternally    bool `json:"cpu_managed_externally,omitempty"`
+	MemoryManagedExternally bool `json:"memory_managed_externally,omitempty"`
 	// CPURequest and MemoryRequest are the workload's requests, or absent if it
 	// requests nothing.
 	CPURequest    Maybe[unit.MilliCPU] `json:"cpu_request,omitzero"`
@@ -131,11 +131,11 @@ type Workload struct {
 	Ending Run `json:"ending,omitempty"`
 	// EvictionExempt is the reason why Tenon must not evict the workload now.
 	// It is empty if Tenon may evict it.
-	EvictionExempt string `json:"spared,omitempty"`
+	EvictionExempt string `json:"eviction_exempt,omitempty"`
 	// Containers are the containers of the workload that have limits of their own.
-	Containers []Container `json:"parts,omitempty"`
+	Containers []Container `json:"containers,omitempty"`
 	// Overrides are the workload's own values, which replace those of its class.
-	Overrides Overrides `json:"asks,omitzero"`
+	Overrides Overrides `json:"overrides,omitzero"`
 }
 
 // PodName returns the namespace and the name of a pod from the ID of its

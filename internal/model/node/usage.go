@@ -70,7 +70,7 @@ type RunQueueDelay struct {
 	Counts []uint64 `json:"counts,omitempty"`
 	// Timeslices is the number of times that a thread got a CPU, after a wait
 	// or at once. If Counts is nil, Sum divided by Timeslices is the mean wait.
-	Timeslices Maybe[int64] `json:"turns,omitzero"`
+	Timeslices Maybe[int64] `json:"timeslices,omitzero"`
 }
 
 // A Wait says how long one workload (Waiter) waited for CPUs on which another

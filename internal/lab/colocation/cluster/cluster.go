@@ -59,7 +59,7 @@ func (k Kubernetes) orDefaults(fault func(format string, args ...any)) Kubernete
 		}
 	}
 	if namespace, name, ok := strings.Cut(k.ConfigMap, "/"); !ok || namespace == "" || name == "" {
-		fault("--cluster-config %q: want NAMESPACE/NAME", k.ConfigMap)
+		fault("--config-map %q: want NAMESPACE/NAME", k.ConfigMap)
 	}
 	return k
 }

@@ -232,7 +232,7 @@ func TestWrongOrdersForACluster(t *testing.T) {
 	}{
 		"wrk":       {run.Config{Client: harness.ClientWrk}, Kubernetes{}, "--client wrk"},
 		"CPUs":      {run.Config{Setting: testbed.Setting{CPUs: unit.CPUSetOf(1)}}, Kubernetes{}, "--cpus 1"},
-		"ConfigMap": {run.Config{}, Kubernetes{ConfigMap: "slo"}, `--cluster-config "slo": want NAMESPACE/NAME`},
+		"ConfigMap": {run.Config{}, Kubernetes{ConfigMap: "slo"}, `--config-map "slo": want NAMESPACE/NAME`},
 		"load":      {run.Config{LoadPercent: 200}, Kubernetes{}, "--load 200"},
 	} {
 		if _, err := Run(t.Context(), c.config, c.cluster); err == nil || !strings.Contains(err.Error(), c.says) {

@@ -112,7 +112,7 @@ func (b *environment) apply(ctx context.Context, s strategy) error {
 		Data map[string]string `json:"data"`
 	}
 	if err := b.kubectl.Get(ctx, &now, "configmap", "-n", namespace, name); err != nil {
-		return fmt.Errorf("read Tenon's configuration (--cluster-config): %w", err)
+		return fmt.Errorf("read Tenon's configuration (--config-map): %w", err)
 	}
 	changed := map[string]any{}
 	for key := range strategyOf(report.ModeSpec{}) {

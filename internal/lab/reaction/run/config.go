@@ -81,7 +81,7 @@ func (c Config) orDefaults() (Config, error) {
 		c.LeastPause, c.MostPause = 900*time.Millisecond, 1300*time.Millisecond
 	}
 	if c.LeastPause <= 0 || c.MostPause < c.LeastPause {
-		fault("--least-pause %v --most-pause %v: want more than 0, and no more than the most", c.LeastPause, c.MostPause)
+		fault("--min-pause %v --max-pause %v: want more than 0, and no more than the most", c.LeastPause, c.MostPause)
 	}
 	if c.Objective < 0 {
 		fault("--objective %v: want 0 or more", c.Objective)

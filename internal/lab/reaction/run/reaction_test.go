@@ -41,7 +41,7 @@ func TestEveryModeMakesItsStepsOverTheBlocks(t *testing.T) {
 
 func TestFaultsOfTheReactionExperimentAreToldAtOnce(t *testing.T) {
 	_, err := Config{Steps: -1, Step: ms, LeastPause: time.Second, MostPause: ms, Objective: -1, StealPercent: math.NaN()}.orDefaults()
-	for _, want := range []string{"--steps -1", "--step 1ms", "--least-pause 1s", "--objective -1ns", "--max-steal NaN", "no tenond"} {
+	for _, want := range []string{"--steps -1", "--step 1ms", "--min-pause 1s", "--objective -1ns", "--max-steal NaN", "no tenond"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v lacks %q", err, want)
 		}
