@@ -146,7 +146,7 @@ func FromLink(host, name string) (j Job, ok bool, err error) {
 		return Job{}, false, nil
 	}
 	row := []string{host, m[1], m[2], m[3], m[4], m[5], m[6] + "_" + m[7] + "_" + m[8], m[9], m[10], "0", "0", ""}
-	j, err = readRow(row, publishedColumns[:])
+	j, err = readRow(row, columnNames()[:published])
 	if err != nil {
 		return Job{}, true, fmt.Errorf("read the name of a log %.300q: %w", name, err)
 	}

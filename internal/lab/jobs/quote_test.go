@@ -11,12 +11,12 @@ func TestErrorsQuoteLittle(t *testing.T) {
 	long := strings.Repeat("\u00ad", 16<<10) + "x"
 	row := strings.Split("node00,bm,8,0.8,8gi,3,p,3,"+idA+",1489746275,1489746528,source4.mp4", ",")
 	tables := map[string]string{"NUL": strings.Repeat("\x00", 16<<10)}
-	for i, column := range publishedColumns {
+	for i, c := range columns[:published] {
 		cells := append([]string{}, row...)
 		cells[i] = long
-		tables[column] = head + strings.Join(cells, ",") + "\n"
+		tables[c.name] = head + strings.Join(cells, ",") + "\n"
 	}
-	for _, c := range extras() {
+	for _, c := range columns[published:] {
 		tables[c.name] = strings.TrimSpace(head) + "," + c.name + "\n" + strings.Join(row, ",") + "," + long + "\n"
 	}
 	refused := 0

@@ -48,7 +48,7 @@ func ReadRows(r io.Reader) ([]Row, error) {
 	in := csv.NewReader(bytes.NewReader(data))
 	in.FieldsPerRecord = -1 // published rows differ in length
 	in.TrimLeadingSpace = true
-	head := publishedColumns[:]
+	head := columnNames()[:published]
 	var all []Row
 	for first := true; ; first = false {
 		row, err := in.Read()
@@ -96,7 +96,7 @@ func checkText(data []byte) error {
 	}
 	line, _, _ := bytes.Cut(data, []byte("\n"))
 	for _, c := range []string{";", "\t"} {
-		if n := bytes.Count(line, []byte(c)); n >= len(publishedColumns)-1 && bytes.Count(line, []byte(",")) < n {
+		if n := bytes.Count(line, []byte(c)); n >= published-1 && bytes.Count(line, []byte(",")) < n {
 			return fmt.Errorf("line 1: the columns are separated by %q: want commas", c)
 		}
 	}
@@ -106,11 +106,12 @@ func checkText(data []byte) error {
 // checkHead reports whether the row is the header. It returns an error for the
 // header of other columns, or of the columns in another order.
 func checkHead(row []string) (bool, error) {
-	if len(row) >= len(publishedColumns) && slices.Equal(row[:len(publishedColumns)], publishedColumns[:]) {
+	names := columnNames()[:published]
+	if len(row) >= published && slices.Equal(row[:published], names) {
 		return true, nil
 	}
 	known := 0
-	for _, name := range publishedColumns {
+	for _, name := range names {
 		if slices.Contains(row, name) {
 			known++
 		}
@@ -118,7 +119,7 @@ func checkHead(row []string) (bool, error) {
 	if known < 3 {
 		return false, nil
 	}
-	return false, fmt.Errorf("the header has other columns, or another order: want %s first", strings.Join(publishedColumns[:], ","))
+	return false, fmt.Errorf("the header has other columns, or another order: want %s first", strings.Join(names, ","))
 }
 
 // columnsOf returns by how many columns the row is shifted, because its type
@@ -146,38 +147,21 @@ func readRow(row, head []string) (Job, error) {
 	}
 	j := Job{Precision: time.Second}
 	cells := append([]string{row[0], strings.Join(row[1:2+shift], "-")}, row[2+shift:]...)
-	read := func(i int, set func(string) error) {
-		if err == nil {
-			if e := set(strings.TrimSpace(cells[i])); e != nil {
-				err = fmt.Errorf("column %s: %w", publishedColumns[i], e)
-			}
+	for i, text := range cells {
+		c, known := columnOf(i, head[i])
+		if i < published {
+			text = strings.TrimSpace(text)
+		} else if !known || text == "" {
+			continue
+		}
+		if err := c.set(&j, text); err != nil {
+			return j, fmt.Errorf("column %s: %w", head[i], err)
 		}
 	}
-	read(0, nameOf(&j.Host))
-	read(1, nameOf(&j.Type))
-	read(2, number(&j.Concurrency))
-	read(3, func(s string) (e error) { j.CPU, e = parseCPU(s); return e })
-	read(4, func(s string) (e error) { j.Memory, e = parseMemory(s); return e })
-	read(5, number(&j.Index))
-	read(6, text(&j.Pod))
-	read(7, number(&j.Container))
-	read(8, text(&j.ContainerID))
-	read(9, seconds(&j.In))
-	read(10, seconds(&j.Out))
-	read(11, text(&j.Source))
-	more := extras()
-	for i := len(publishedColumns); i < len(head) && err == nil; i++ {
-		k := slices.IndexFunc(more, func(c column) bool { return c.name == head[i] })
-		if text := cells[i]; k >= 0 && text != "" {
-			if e := more[k].set(&j, text); e != nil {
-				err = fmt.Errorf("column %s: %w", head[i], e)
-			}
-		}
+	if j.Out.Before(j.In) {
+		return j, fmt.Errorf("column TimeOut: the job ends %v before it begins", j.In.Sub(j.Out))
 	}
-	if err == nil && j.Out.Before(j.In) {
-		err = fmt.Errorf("column TimeOut: the job ends %v before it begins", j.In.Sub(j.Out))
-	}
-	return j, err
+	return j, nil
 }
 
 // Check returns an error if the job could not be read back after it was
@@ -192,26 +176,6 @@ func (j Job) Check() error {
 		err = fmt.Errorf("it reads back as %d jobs", len(rows))
 	}
 	return err
-}
-
-func text(to *string) func(string) error {
-	return func(s string) error {
-		if strings.ContainsFunc(s, unicode.IsControl) {
-			return fmt.Errorf("%.80q: want text without control characters", s)
-		}
-		*to = s
-		return nil
-	}
-}
-
-// nameOf is the same as text, but refuses an empty text.
-func nameOf(to *string) func(string) error {
-	return func(s string) error {
-		if s == "" {
-			return errors.New("it is empty")
-		}
-		return text(to)(s)
-	}
 }
 
 // printable replaces what a terminal would obey, and what is not UTF-8. A reason

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -9,13 +10,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// publishedColumns are the columns of the published table.
-var publishedColumns = [...]string{"Host", "Type", "Concurrency", "CPU", "Memory", "JobID", "PodID", "JobPodID", "DockerID", "TimeIn", "TimeOut", "Source"}
+// published is the number of columns of the published table.
+const published = 12
 
 // dockerID is the index of the column with the id of the container.
 const dockerID = 8
@@ -37,103 +39,190 @@ const maxTimestamp = 1 << 40
 // last one is the control.
 var strategies = []string{"quota", "pinned", "pinned-blind", "static", "static-burst", "unbounded", "burst", "matched", "tenon", "unbounded-aa"}
 
-// A column is one of the columns that the lab adds after the published ones.
+// A column is one of the columns of a table.
 type column struct {
 	name string
 	get  func(Job) string
-	set  func(*Job, string) error // not called for an empty cell
+	set  func(*Job, string) error // of a column that the lab adds: not called for an empty cell
 }
 
-// extras returns the columns that the lab adds.
-func extras() []column {
-	return []column{
-		{"Strategy", func(j Job) string { return j.Extra.Strategy }, func(j *Job, s string) error {
-			if !slices.Contains(strategies, s) {
-				return fmt.Errorf("%.80q: want one of %s", s, strings.Join(strategies, ", "))
-			}
-			j.Extra.Strategy = s
-			return nil
-		}},
-		whole("Block", func(e *Extra) *int { return &e.Block }),
-		whole("Run", func(e *Extra) *int { return &e.Run }),
-		{"Slice", func(j Job) string { return j.Extra.Slice.String() }, func(j *Job, s string) (err error) {
-			j.Extra.Slice, err = unit.ParseCPUSet(s)
-			return err
-		}},
-		whole("Threads", func(e *Extra) *int { return &e.Threads }),
-		nanoseconds("TimeInNs", func(j *Job) *time.Time { return &j.In }),
-		nanoseconds("TimeOutNs", func(j *Job) *time.Time { return &j.Out }),
-		fraction("LocalJobs", func(e *Extra) *node.Maybe[float64] { return &e.LocalJobs }),
-		fraction("QueueSeconds", func(e *Extra) *node.Maybe[float64] { return &e.QueueSeconds }),
-		fraction("LateSeconds", func(e *Extra) *node.Maybe[float64] { return &e.LateSeconds }),
-		fraction("Work", func(e *Extra) *node.Maybe[float64] { return &e.Work }),
-		fraction("JobWork", func(e *Extra) *node.Maybe[float64] { return &e.JobWork }),
-		fraction("CPUSeconds", func(e *Extra) *node.Maybe[float64] { return &e.CPUSeconds }),
-		counter("Periods", func(e *Extra) *node.Maybe[int64] { return &e.Periods }),
-		counter("ThrottledPeriods", func(e *Extra) *node.Maybe[int64] { return &e.ThrottledPeriods }),
-		fraction("ThrottledSeconds", func(e *Extra) *node.Maybe[float64] { return &e.ThrottledSeconds }),
-		fraction("WaitSeconds", func(e *Extra) *node.Maybe[float64] { return &e.WaitSeconds }),
-		fraction("Migrations", func(e *Extra) *node.Maybe[float64] { return &e.Migrations }),
-		fraction("Switches", func(e *Extra) *node.Maybe[float64] { return &e.Switches }),
-		fraction("Cycles", func(e *Extra) *node.Maybe[float64] { return &e.Cycles }),
-		fraction("Instructions", func(e *Extra) *node.Maybe[float64] { return &e.Instructions }),
-		fraction("CacheMisses", func(e *Extra) *node.Maybe[float64] { return &e.CacheMisses }),
-		counter("PeakMemory", func(e *Extra) *node.Maybe[unit.Bytes] { return &e.PeakMemory }),
-		{"Unread", func(j Job) string {
-			if j.Extra.Unread {
-				return "1"
-			}
-			return ""
-		}, func(j *Job, s string) error {
-			if s != "0" && s != "1" {
-				return fmt.Errorf("%.80q: want 1 for a void job whose log is lost or damaged, or 0", s)
-			}
-			j.Extra.Unread = s == "1"
-			return nil
-		}},
-		{"Void", func(j Job) string { return printable(j.Extra.Void) }, func(j *Job, s string) error { j.Extra.Void = printable(s); return nil }},
-	}
+// columns has the published columns, and after them those that the lab adds.
+var columns = []column{
+	value("Host", func(j *Job) *string { return &j.Host }, same, readName),
+	value("Type", func(j *Job) *string { return &j.Type }, same, readName),
+	value("Concurrency", func(j *Job) *int { return &j.Concurrency }, strconv.Itoa, readWhole),
+	value("CPU", func(j *Job) *unit.MilliCPU { return &j.CPU }, formatCPU, parseCPU),
+	value("Memory", func(j *Job) *unit.Bytes { return &j.Memory }, formatMemory, parseMemory),
+	value("JobID", func(j *Job) *int { return &j.Index }, strconv.Itoa, readWhole),
+	value("PodID", func(j *Job) *string { return &j.Pod }, same, readText),
+	value("JobPodID", func(j *Job) *int { return &j.Container }, strconv.Itoa, readWhole),
+	value("DockerID", func(j *Job) *string { return &j.ContainerID }, same, readText),
+	value("TimeIn", func(j *Job) *time.Time { return &j.In }, showSeconds, readSeconds),
+	value("TimeOut", func(j *Job) *time.Time { return &j.Out }, showSeconds, readSeconds),
+	value("Source", func(j *Job) *string { return &j.Source }, printable, readText),
+
+	value("Strategy", func(j *Job) *string { return &j.Extra.Strategy }, same, readStrategy),
+	value("Block", func(j *Job) *int { return &j.Extra.Block }, showSome, readWhole),
+	value("Run", func(j *Job) *int { return &j.Extra.Run }, showSome, readWhole),
+	value("Slice", func(j *Job) *unit.CPUSet { return &j.Extra.Slice }, unit.CPUSet.String, unit.ParseCPUSet),
+	value("Threads", func(j *Job) *int { return &j.Extra.Threads }, showSome, readWhole),
+	nanoseconds("TimeInNs", func(j *Job) *time.Time { return &j.In }),
+	nanoseconds("TimeOutNs", func(j *Job) *time.Time { return &j.Out }),
+	fraction("LocalJobs", func(e *Extra) *node.Maybe[float64] { return &e.LocalJobs }),
+	fraction("QueueSeconds", func(e *Extra) *node.Maybe[float64] { return &e.QueueSeconds }),
+	fraction("LateSeconds", func(e *Extra) *node.Maybe[float64] { return &e.LateSeconds }),
+	fraction("Work", func(e *Extra) *node.Maybe[float64] { return &e.Work }),
+	fraction("JobWork", func(e *Extra) *node.Maybe[float64] { return &e.JobWork }),
+	fraction("CPUSeconds", func(e *Extra) *node.Maybe[float64] { return &e.CPUSeconds }),
+	counter("Periods", func(e *Extra) *node.Maybe[int64] { return &e.Periods }),
+	counter("ThrottledPeriods", func(e *Extra) *node.Maybe[int64] { return &e.ThrottledPeriods }),
+	fraction("ThrottledSeconds", func(e *Extra) *node.Maybe[float64] { return &e.ThrottledSeconds }),
+	fraction("WaitSeconds", func(e *Extra) *node.Maybe[float64] { return &e.WaitSeconds }),
+	fraction("Migrations", func(e *Extra) *node.Maybe[float64] { return &e.Migrations }),
+	fraction("Switches", func(e *Extra) *node.Maybe[float64] { return &e.Switches }),
+	fraction("Cycles", func(e *Extra) *node.Maybe[float64] { return &e.Cycles }),
+	fraction("Instructions", func(e *Extra) *node.Maybe[float64] { return &e.Instructions }),
+	fraction("CacheMisses", func(e *Extra) *node.Maybe[float64] { return &e.CacheMisses }),
+	counter("PeakMemory", func(e *Extra) *node.Maybe[unit.Bytes] { return &e.PeakMemory }),
+	value("Unread", func(j *Job) *bool { return &j.Extra.Unread }, showUnread, readUnread),
+	value("Void", func(j *Job) *string { return &j.Extra.Void }, printable, func(s string) (string, error) { return printable(s), nil }),
 }
 
-func whole(name string, of func(*Extra) *int) column {
-	return column{name, func(j Job) string {
-		if v := *of(&j.Extra); v != 0 {
-			return strconv.Itoa(v)
+// value returns a column of one field of a job.
+func value[T any](name string, of func(*Job) *T, show func(T) string, read func(string) (T, error)) column {
+	return column{name, func(j Job) string { return show(*of(&j)) }, func(j *Job, s string) error {
+		v, err := read(s)
+		if err == nil {
+			*of(j) = v
 		}
-		return ""
-	}, func(j *Job, s string) error { return number(of(&j.Extra))(s) }}
+		return err
+	}}
 }
 
 func fraction(name string, of func(*Extra) *node.Maybe[float64]) column {
-	return column{name, func(j Job) string {
-		if v, ok := of(&j.Extra).Value(); ok {
-			return strconv.FormatFloat(v, 'g', -1, 64)
-		}
-		return ""
-	}, func(j *Job, s string) error {
-		v, err := strconv.ParseFloat(s, 64)
-		if err != nil || !(v >= 0 && v <= maxFraction) {
-			return fmt.Errorf("%.80q: want a number from 0 to %g", s, float64(maxFraction))
-		}
-		*of(&j.Extra) = node.Some(v)
-		return nil
-	}}
+	return value(name, func(j *Job) *node.Maybe[float64] { return of(&j.Extra) }, showFraction, readFraction)
 }
 
 func counter[T ~int64](name string, of func(*Extra) *node.Maybe[T]) column {
-	return column{name, func(j Job) string {
-		if v, ok := of(&j.Extra).Value(); ok {
-			return strconv.FormatInt(int64(v), 10)
+	return value(name, func(j *Job) *node.Maybe[T] { return of(&j.Extra) }, showCount[T], readCount[T])
+}
+
+// columnNames returns the names of all columns.
+func columnNames() []string {
+	names := make([]string, len(columns))
+	for i, c := range columns {
+		names[i] = c.name
+	}
+	return names
+}
+
+// columnOf returns column i of a table, whose name is given. It returns false for a
+// name that the lab does not know.
+func columnOf(i int, name string) (column, bool) {
+	if i < published {
+		return columns[i], true
+	}
+	for _, c := range columns[published:] {
+		if c.name == name {
+			return c, true
 		}
+	}
+	return column{}, false
+}
+
+func same(s string) string { return s }
+
+func readText(s string) (string, error) {
+	if strings.ContainsFunc(s, unicode.IsControl) {
+		return "", fmt.Errorf("%.80q: want text without control characters", s)
+	}
+	return s, nil
+}
+
+func readName(s string) (string, error) {
+	if s == "" {
+		return "", errors.New("it is empty")
+	}
+	return readText(s)
+}
+
+func readStrategy(s string) (string, error) {
+	if !slices.Contains(strategies, s) {
+		return "", fmt.Errorf("%.80q: want one of %s", s, strings.Join(strategies, ", "))
+	}
+	return s, nil
+}
+
+// showSome shows a number that is not 0.
+func showSome(n int) string {
+	if n == 0 {
 		return ""
-	}, func(j *Job, s string) error {
-		v, err := strconv.ParseInt(s, 10, 64)
-		if err != nil || v < 0 {
-			return fmt.Errorf("%.80q: want a whole number from 0", s)
-		}
-		*of(&j.Extra) = node.Some(T(v))
-		return nil
-	}}
+	}
+	return strconv.Itoa(n)
+}
+
+func readWhole(s string) (int, error) {
+	v, err := strconv.Atoi(s)
+	if err != nil || v < 0 {
+		return 0, fmt.Errorf("%.80q: want a whole number from 0", s)
+	}
+	return v, nil
+}
+
+func showSeconds(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
+
+func readSeconds(s string) (time.Time, error) {
+	v, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || v < 0 || v > maxTimestamp {
+		return time.Time{}, fmt.Errorf("%.80q: want whole seconds since 1970, such as 1489746275, up to %d", s, maxTimestamp)
+	}
+	return time.Unix(v, 0).UTC(), nil
+}
+
+func showFraction(m node.Maybe[float64]) string {
+	v, ok := m.Value()
+	if !ok {
+		return ""
+	}
+	return strconv.FormatFloat(v, 'g', -1, 64)
+}
+
+func readFraction(s string) (node.Maybe[float64], error) {
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(v >= 0 && v <= maxFraction) {
+		return node.Maybe[float64]{}, fmt.Errorf("%.80q: want a number from 0 to %g", s, float64(maxFraction))
+	}
+	return node.Some(v), nil
+}
+
+func showCount[T ~int64](m node.Maybe[T]) string {
+	v, ok := m.Value()
+	if !ok {
+		return ""
+	}
+	return strconv.FormatInt(int64(v), 10)
+}
+
+func readCount[T ~int64](s string) (node.Maybe[T], error) {
+	v, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || v < 0 {
+		return node.Maybe[T]{}, fmt.Errorf("%.80q: want a whole number from 0", s)
+	}
+	return node.Some(T(v)), nil
+}
+
+func showUnread(unread bool) string {
+	if unread {
+		return "1"
+	}
+	return ""
+}
+
+func readUnread(s string) (bool, error) {
+	if s != "0" && s != "1" {
+		return false, fmt.Errorf("%.80q: want 1 for a void job whose log is lost or damaged, or 0", s)
+	}
+	return s == "1", nil
 }
 
 // nanoseconds returns a column that has a time with its full resolution. The
@@ -167,12 +256,8 @@ func CheckType(s string) error {
 // WriteTable writes the jobs. The published columns come first, so that a
 // spreadsheet made for them can read the table.
 func WriteTable(w io.Writer, all []Job) error {
-	head := slices.Clone(publishedColumns[:])
-	for _, c := range extras() {
-		head = append(head, c.name)
-	}
 	out := csv.NewWriter(w)
-	if err := out.Write(head); err != nil {
+	if err := out.Write(columnNames()); err != nil {
 		return fmt.Errorf("write the table of jobs: %w", err)
 	}
 	out.Flush()
@@ -181,15 +266,11 @@ func WriteTable(w io.Writer, all []Job) error {
 
 // WriteRows writes the same rows as WriteTable, but no header.
 func WriteRows(w io.Writer, all []Job) error {
-	more := extras()
 	out := csv.NewWriter(w)
+	row := make([]string, len(columns))
 	for _, j := range all {
-		row := []string{
-			j.Host, j.Type, strconv.Itoa(j.Concurrency), formatCPU(j.CPU), formatMemory(j.Memory), strconv.Itoa(j.Index), j.Pod,
-			strconv.Itoa(j.Container), j.ContainerID, strconv.FormatInt(j.In.Unix(), 10), strconv.FormatInt(j.Out.Unix(), 10), printable(j.Source),
-		}
-		for _, c := range more {
-			row = append(row, c.get(j))
+		for i, c := range columns {
+			row[i] = c.get(j)
 		}
 		if err := out.Write(row); err != nil {
 			return fmt.Errorf("write the table of jobs: %w", err)
@@ -200,26 +281,4 @@ func WriteRows(w io.Writer, all []Job) error {
 		return fmt.Errorf("write the table of jobs: %w", err)
 	}
 	return nil
-}
-
-func number(to *int) func(string) error {
-	return func(s string) error {
-		v, err := strconv.Atoi(s)
-		if err != nil || v < 0 {
-			return fmt.Errorf("%.80q: want a whole number from 0", s)
-		}
-		*to = v
-		return nil
-	}
-}
-
-func seconds(to *time.Time) func(string) error {
-	return func(s string) error {
-		v, err := strconv.ParseInt(s, 10, 64)
-		if err != nil || v < 0 || v > maxTimestamp {
-			return fmt.Errorf("%.80q: want whole seconds since 1970, such as 1489746275, up to %d", s, maxTimestamp)
-		}
-		*to = time.Unix(v, 0).UTC()
-		return nil
-	}
 }
