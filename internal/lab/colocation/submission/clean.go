@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"tenon.sh/tenon/internal/lab/colocation"
 	"tenon.sh/tenon/internal/lab/report"
@@ -94,29 +92,13 @@ func (p Private) find(text string) string {
 		return "an address"
 	}
 	for _, w := range p.Words {
-		if len(w) >= minLength && hasWord(strings.ToLower(text), strings.ToLower(w)) {
+		// Directly before and after the word there is neither a letter nor a digit.
+		word := `(^|[^\pL\p{Nd}])` + regexp.QuoteMeta(strings.ToLower(w)) + `($|[^\pL\p{Nd}])`
+		if len(w) >= minLength && regexp.MustCompile(word).MatchString(strings.ToLower(text)) {
 			return "the name of the machine or of a user"
 		}
 	}
 	return ""
-}
-
-// hasWord reports whether a text contains a word. Directly before and after the
-// word there must be neither a letter nor a digit.
-func hasWord(text, word string) bool {
-	joins := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
-	for at := 0; ; {
-		i := strings.Index(text[at:], word)
-		if i < 0 {
-			return false
-		}
-		before, _ := utf8.DecodeLastRuneInString(text[:at+i])
-		after, _ := utf8.DecodeRuneInString(text[at+i+len(word):])
-		if !joins(before) && !joins(after) {
-			return true
-		}
-		at += i + 1
-	}
 }
 
 func (p Private) withhold(text string) string {
