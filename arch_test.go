@@ -43,7 +43,6 @@ var folders = []struct{ name, uses string }{
 // channels, no clock, and no package variable that is assigned to. An entry with
 // "/..." counts for all packages below, too.
 const purePackages = `model/... decide/... machine/knob
-	config/nodeselect config/objective
 	cluster/contracttext cluster/quantity cluster/kube cluster/stored cluster/tenant cluster/admission
 	lab/stat`
 

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	agentworkers "tenon.sh/tenon/internal/agent/workers"
-	"tenon.sh/tenon/internal/config/workers"
+	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -90,8 +90,8 @@ Waits up to 5 s for the effect and prints all slices.`,
 			switch {
 			case name == "" || err != nil || cpus < 0:
 				return usageError{fmt.Errorf("%q: want NAME=CPUS, with a whole number of CPUs from 0, such as encoders=5", args[0])}
-			case !workers.IsName(name):
-				return usageError{fmt.Errorf("slice %q: %s", name, workers.NameForm)}
+			case !config.IsSliceName(name):
+				return usageError{fmt.Errorf("slice %q: %s", name, config.SliceNameForm)}
 			case cpus > unit.MaxCPUs:
 				return usageError{fmt.Errorf("slice %s: %d: want 1 to %d CPUs, or 0 for the size of the configuration", name, cpus, unit.MaxCPUs)}
 			}

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/internal/config"
-	"tenon.sh/tenon/internal/config/textfile"
 )
 
 // A faultsError lists the faults of a configuration file, one per line.
@@ -61,7 +60,7 @@ func checkConfig(out io.Writer, in io.Reader, path string) error {
 		path = "standard input"
 		data, err = io.ReadAll(in)
 	} else {
-		data, err = textfile.Read(path, config.MaxSize+1)
+		data, err = config.ReadText(path, config.MaxSize+1)
 	}
 	if err != nil {
 		return err

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"tenon.sh/tenon/internal/config/span"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -127,7 +126,7 @@ func (c *checker) inner(v reflect.Value, path string) {
 
 // checkSpan checks that a number is in the range of its key.
 func checkSpan[T ~int64 | ~float64](c *checker, m node.Maybe[T], path string, k key, noun string) {
-	if v, set := m.Value(); set && !k.span.Holds(float64(v)) && !(c.lenient && k.taken != (span.Span{}) && k.taken.Holds(float64(v))) {
+	if v, set := m.Value(); set && !k.span.Holds(float64(v)) && !(c.lenient && k.taken != (span{}) && k.taken.Holds(float64(v))) {
 		c.fault(path, strings.TrimSuffix(fmt.Sprint(v), "%")+": want "+k.want(noun))
 	}
 }

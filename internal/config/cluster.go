@@ -3,8 +3,6 @@ package config
 import (
 	"maps"
 	"reflect"
-
-	"tenon.sh/tenon/internal/config/objective"
 )
 
 // These are the keys of Koordinator's slo-controller-config and of ACK's ack-slo-config.
@@ -32,7 +30,7 @@ type Cluster struct {
 	hostApps      layers[HostApplications]
 	normalization layers[Normalization]
 	amplification layers[Amplification]
-	objectives    layers[objective.Pods]
+	objectives    layers[PodObjectives]
 
 	texts   map[string]string
 	notices []string

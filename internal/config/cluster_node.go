@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"strconv"
 
-	"tenon.sh/tenon/internal/config/objective"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -42,7 +41,7 @@ type NodeConfig struct {
 	// Applications run on the node outside Kubernetes.
 	Applications []HostApplication
 	// Objectives are the objectives of pods by selector.
-	Objectives objective.Pods
+	Objectives PodObjectives
 	// Chosen lists the entries of the ConfigMap that select this node.
 	Chosen []string
 	// Notices lists the settings that this version does not support.

@@ -9,8 +9,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"tenon.sh/tenon/internal/config/nodeselect"
-	"tenon.sh/tenon/internal/config/objective"
 	"tenon.sh/tenon/internal/config/syntax"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -35,7 +33,7 @@ func ParseConfigMapOver(last Cluster, data map[string]string) (Cluster, []Fault)
 	take(&s, keyHostApps, "nodeConfigs", &c.hostApps, last.hostApps, rules[HostApplications]{findFaults: HostApplications.faults})
 	take(&s, keyNormalization, "nodeConfigs", &c.normalization, last.normalization, rules[Normalization]{})
 	take(&s, keyAmplification, "nodeConfigs", &c.amplification, last.amplification, rules[Amplification]{})
-	take(&s, keyObjective, "nodeConfigs", &c.objectives, last.objectives, rules[objective.Pods]{findFaults: objectiveFaults})
+	take(&s, keyObjective, "nodeConfigs", &c.objectives, last.objectives, rules[PodObjectives]{findFaults: objectiveFaults})
 	if t := c.threshold.all; t.Enable.Or(false) && !t.MemoryEvictThresholdPercent.Known() {
 		c.notices = append(c.notices, noMemoryEviction)
 	}
@@ -114,13 +112,13 @@ type layerReader[T any] struct {
 // fault, it selects no node.
 type entry struct {
 	Name     node.Maybe[string]
-	Selector *nodeselect.Selector
+	Selector *Selector
 }
 
 // entryKeys are the keys of an entry that are not settings.
 type entryKeys struct {
-	Name     node.Maybe[string]  `json:"name,omitzero"`
-	Selector nodeselect.Selector `json:"nodeSelector,omitzero"`
+	Name     node.Maybe[string] `json:"name,omitzero"`
+	Selector Selector           `json:"nodeSelector,omitzero"`
 }
 
 func (r *layerReader[T]) layers(text string) layers[T] {

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/config/syntax"
-	"tenon.sh/tenon/internal/config/textfile"
-	"tenon.sh/tenon/internal/config/workers"
 	"tenon.sh/tenon/internal/decide/match"
 	"tenon.sh/tenon/internal/decide/policy"
 )
@@ -87,11 +85,11 @@ func (e *Invalid) Error() string {
 
 // Load reads the file at path. If the file has faults, the error is an *Invalid
 // that contains all of them.
-func Load(path string) (Config, error) { return load(path, textfile.Read) }
+func Load(path string) (Config, error) { return load(path, ReadText) }
 
 // LoadRegular is like Load, but refuses files that are not regular. It is for
 // callers that read the file repeatedly.
-func LoadRegular(path string) (Config, error) { return load(path, textfile.ReadRegular) }
+func LoadRegular(path string) (Config, error) { return load(path, ReadRegular) }
 
 func load(path string, read func(string, int64) ([]byte, error)) (Config, error) {
 	data, err := read(path, MaxSize+1)
@@ -118,10 +116,10 @@ func Parse(data []byte) (Config, []Fault) {
 		Signals:          f.Signals.signals(),
 		Policy:           f.Policy(),
 		ContainerSockets: f.ContainerSockets,
-		Notices:          slices.Concat(noticesOfRules(f.Rules), workers.Notices(f.Slices, f.sliceUses()), f.Notices(), f.Unlikely()),
+		Notices:          slices.Concat(noticesOfRules(f.Rules), sliceNotices(f.Slices, f.sliceUses()), f.Notices(), f.Unlikely()),
 	}
 	c.Policy.Pool.CPUs = f.cpus()
-	c.Policy.Seats.Slices = workers.Slices(f.Slices, f.sliceUses())
+	c.Policy.Seats.Slices = workerSlices(f.Slices, f.sliceUses())
 	c.Policy.Cache.Peak = valueOf(f.MemoryBandwidth)
 	f.reserve(&c.Policy.Overcommit)
 	for _, r := range f.Rules {

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"tenon.sh/tenon/internal/config/objective"
-	"tenon.sh/tenon/internal/config/workers"
 	"tenon.sh/tenon/internal/decide/match"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -25,7 +23,7 @@ type file struct {
 	Signals         signals                `json:"signals"`
 	Reserved        reserved               `json:"reserved"`
 	Rules           []rule                 `json:"rules"`
-	Slices          []workers.Slice        `json:"slices"`
+	Slices          []Slice                `json:"slices"`
 	// ContainerSockets are the sockets of the container runtimes, for rules with containers.
 	ContainerSockets []string `json:"containerSockets"`
 	Strategies
@@ -42,9 +40,9 @@ type rule struct {
 	Requests   requests `json:"requests"`
 	Limits     limits   `json:"limits"`
 	// Priority has the same range as the priority of a Kubernetes pod.
-	Priority  node.Maybe[int64]   `json:"priority" range:"-2147483648..2147483647"`
-	Objective objective.Objective `json:"objective"`
-	Slice     node.Maybe[string]  `json:"slice"` // the name of an entry of Slices; the workloads share its workers
+	Priority  node.Maybe[int64]  `json:"priority" range:"-2147483648..2147483647"`
+	Objective Objective          `json:"objective"`
+	Slice     node.Maybe[string] `json:"slice"` // the name of an entry of Slices; the workloads share its workers
 }
 
 // requests are the amounts that a workload requests.
@@ -77,9 +75,9 @@ func (r rule) rule() match.Rule {
 }
 
 // sliceUses returns the use of slices by each rule.
-func (f file) sliceUses() (all []workers.Use) {
+func (f file) sliceUses() (all []sliceUse) {
 	for _, r := range f.Rules {
-		all = append(all, workers.Use{Rule: valueOf(r.Name), Class: valueOf(r.Class), Slice: r.Slice})
+		all = append(all, sliceUse{Rule: valueOf(r.Name), Class: valueOf(r.Class), Slice: r.Slice})
 	}
 	return all
 }
@@ -118,7 +116,7 @@ func (c *checker) checkFile(f file) {
 			c.fault(fmt.Sprintf("containerSockets[%d]", i), quote(address)+": want docker://, podman:// or containerd:// and the path of a socket, such as docker:///run/docker.sock")
 		}
 	}
-	workers.Check(f.Slices, f.sliceUses(), c.bad, c.fault)
+	checkSlices(f.Slices, f.sliceUses(), c.bad, c.fault)
 	first := map[string]int{}
 	for i, r := range f.Rules {
 		if c.isFull() {
@@ -130,8 +128,8 @@ func (c *checker) checkFile(f file) {
 		if name, named := r.Name.Value(); named {
 			if other, twice := first[name]; twice {
 				c.fault(at+".name", fmt.Sprintf("%s: rules[%d] has this name already", quote(name), other))
-			} else if first[name] = i; !workers.IsName(name) {
-				c.fault(at+".name", quote(name)+": "+workers.NameForm)
+			} else if first[name] = i; !IsSliceName(name) {
+				c.fault(at+".name", quote(name)+": "+SliceNameForm)
 			}
 		}
 		c.checkAmounts(r, at)

@@ -5,7 +5,6 @@ import (
 	"reflect"
 	"slices"
 
-	"tenon.sh/tenon/internal/config/objective"
 	"tenon.sh/tenon/internal/config/syntax"
 	"tenon.sh/tenon/internal/decide/match"
 	"tenon.sh/tenon/internal/model/node"
@@ -30,7 +29,7 @@ func ReadLenientJSON[T any](text string) (v T, notices, faults []Fault) {
 // ReadObjective parses the objective of a pod of a class; "" is an unknown class.
 // An unknown key is a fault. If there is a fault, the objective is none.
 func ReadObjective(text string, class node.Class) (node.Objective, []Fault) {
-	v, _, faults := readJSON[objective.Objective](text, true, true)
+	v, _, faults := readJSON[Objective](text, true, true)
 	if class != "" && len(faults) == 0 {
 		for _, f := range match.CheckObjective(class, v.Node()) {
 			faults = append(faults, Fault{Field: f.Field, Problem: f.Problem})

@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"strings"
 
-	"tenon.sh/tenon/internal/config/span"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -80,7 +79,7 @@ func unlikely(v reflect.Value, path string) []Fault {
 		switch on, isSwitch := f.Interface().(node.Maybe[bool]); {
 		case isSwitch && k.name == "enable" && !on.Or(false):
 			return nil
-		case percent && k.likely != (span.Span{}) && m.Known() && !k.likely.Holds(float64(m.Or(0))):
+		case percent && k.likely != (span{}) && m.Known() && !k.likely.Holds(float64(m.Or(0))):
 			found = append(found, Fault{Field: join(path, k.name), Problem: fmt.Sprintf("%d counts, but is probably not meant: want %s%v", m.Or(0), aWhole, k.likely)})
 		case f.Kind() == reflect.Struct && !isLeaf(f):
 			found = append(found, unlikely(f, join(path, k.name))...)

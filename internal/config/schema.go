@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"tenon.sh/tenon/internal/config/span"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -30,11 +29,11 @@ import (
 type key struct {
 	name    string
 	index   []int
-	span    span.Span
+	span    span
 	words   []string
-	taken   span.Span // values outside of span that have no effect
-	inert   []string  // words that have no effect
-	likely  span.Span
+	taken   span     // values outside of span that have no effect
+	inert   []string // words that have no effect
+	likely  span
 	later   bool
 	strict  bool
 	off     string
@@ -48,10 +47,10 @@ func keysOf(t reflect.Type) []key {
 		if f.Anonymous {
 			continue // VisibleFields also returns its fields
 		}
-		k := key{index: f.Index, span: span.Parse(f.Tag.Get("range")), words: wordsOf(f.Tag.Get("oneof")), section: f.Tag.Get("section"), likely: span.Parse(f.Tag.Get("likely"))}
+		k := key{index: f.Index, span: parseSpan(f.Tag.Get("range")), words: wordsOf(f.Tag.Get("oneof")), section: f.Tag.Get("section"), likely: parseSpan(f.Tag.Get("likely"))}
 		k.name, _, _ = strings.Cut(f.Tag.Get("json"), ",")
 		if taken := f.Tag.Get("taken"); strings.Contains(taken, "..") {
-			k.taken = span.Parse(taken)
+			k.taken = parseSpan(taken)
 		} else {
 			k.inert = strings.Fields(taken)
 		}

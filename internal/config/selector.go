@@ -4,25 +4,22 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-
-	"tenon.sh/tenon/internal/config/nodeselect"
-	"tenon.sh/tenon/internal/config/objective"
 )
 
 // checkSelector makes the checks of a selector that the struct tags cannot express. Koordinator
 // passes over an entry whose selector has such a fault, and uses the others.
-func (c *checker) checkSelector(s nodeselect.Selector, path string) {
+func (c *checker) checkSelector(s Selector, path string) {
 	for _, key := range slices.Sorted(maps.Keys(s.Labels)) {
 		at := fmt.Sprintf("%s.matchLabels[%s]", path, label(key))
-		c.want(at, key, nodeselect.IsKey(key), nodeselect.WantKey)
-		c.want(at, s.Labels[key], nodeselect.IsValue(s.Labels[key]), nodeselect.WantValue)
+		c.want(at, key, IsLabelKey(key), WantKey)
+		c.want(at, s.Labels[key], isLabelValue(s.Labels[key]), WantValue)
 	}
 	for i, r := range s.Expressions {
 		at := fmt.Sprintf("%s.matchExpressions[%d]", path, i)
 		c.need(at+".key", valueOf(r.Key) != "", "the name of a label")
-		c.want(at+".key", valueOf(r.Key), nodeselect.IsKey(valueOf(r.Key)), nodeselect.WantKey)
+		c.want(at+".key", valueOf(r.Key), IsLabelKey(valueOf(r.Key)), WantKey)
 		for k, value := range r.Values {
-			c.want(fmt.Sprintf("%s.values[%d]", at, k), value, nodeselect.IsValue(value), nodeselect.WantValue)
+			c.want(fmt.Sprintf("%s.values[%d]", at, k), value, isLabelValue(value), WantValue)
 		}
 		c.need(at+".operator", r.Operator.Known(), "one of In, NotIn, Exists, DoesNotExist")
 		switch op := valueOf(r.Operator); {
@@ -59,18 +56,18 @@ func findOverlaps[T any](some []layer[T]) []Fault {
 }
 
 // objectiveFaults makes the checks of objective-config beyond the struct tags.
-func objectiveFaults(p objective.Pods) []Fault {
+func objectiveFaults(p PodObjectives) []Fault {
 	c := checker{bad: map[string]bool{}}
 	for i, e := range p.Objectives {
 		at := fmt.Sprintf("%s.objectives[%d]", keyObjective, i)
 		c.checkSelector(e.PodSelector, at+".podSelector")
 		for k, name := range e.Namespaces {
-			c.want(fmt.Sprintf("%s.namespaces[%d]", at, k), name, nodeselect.IsNamespace(name), nodeselect.WantNamespace)
+			c.want(fmt.Sprintf("%s.namespaces[%d]", at, k), name, IsNamespace(name), WantNamespace)
 		}
 		if e.SelectsAll() {
 			c.fault(at, "it selects every pod of the cluster: want namespaces, or a podSelector with a label")
 		}
-		c.need(at+".objective", e.Objective != (objective.Objective{}), "runQueueDelay")
+		c.need(at+".objective", e.Objective != (Objective{}), "runQueueDelay")
 	}
 	return c.faults
 }

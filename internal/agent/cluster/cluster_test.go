@@ -24,7 +24,6 @@ import (
 	"tenon.sh/tenon/internal/cluster/kubelet"
 	"tenon.sh/tenon/internal/cluster/nodereport"
 	"tenon.sh/tenon/internal/config"
-	"tenon.sh/tenon/internal/config/absence"
 	"tenon.sh/tenon/internal/decide/limit"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/decide/tick"
@@ -162,10 +161,10 @@ func TestADeletedConfigMapHoldsForAWhile(t *testing.T) {
 	}
 	s.Remove(configMap(nil))
 	soon(t, "it is missed again", func() bool { c.FollowConfig(); return missing() == 2 })
-	if c.followConfigAt(begun.Add(absence.GoneAfter - time.Second)) {
+	if c.followConfigAt(begun.Add(config.GoneAfter - time.Second)) {
 		t.Error("too early")
 	}
-	if !c.followConfigAt(time.Now().Add(absence.GoneAfter)) || now() != 0 || c.last.HasConfig || c.last.ByNamespace != nil || missing() != 0 {
+	if !c.followConfigAt(time.Now().Add(config.GoneAfter)) || now() != 0 || c.last.HasConfig || c.last.ByNamespace != nil || missing() != 0 {
 		t.Errorf("long after the deletion: %+v, %q", c.last, c.cfg.status.Notices)
 	}
 	lost := nodereport.Missing{Is: true, Lost: true}

@@ -11,7 +11,6 @@ import (
 	"tenon.sh/tenon/internal/cluster/kubelet"
 	"tenon.sh/tenon/internal/cluster/nodereport"
 	"tenon.sh/tenon/internal/config"
-	"tenon.sh/tenon/internal/config/absence"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -26,7 +25,7 @@ type nodeConfig struct {
 	// missing measures how long the ConfigMap has been absent, and
 	// missingPodConfig does the same for kube.PodConfigMap. After a deletion, the
 	// last content stays in force for a while.
-	missing, missingPodConfig absence.Missing
+	missing, missingPodConfig config.Missing
 	status                    nodereport.Config
 }
 
@@ -108,7 +107,7 @@ func (c *Follower) podConfigs() (found []*corev1.ConfigMap, known bool) {
 
 // staysInForce reports whether the last content of a deleted ConfigMap still
 // applies, because the deletion was only a short time ago.
-func staysInForce(m *absence.Missing, there, was bool, now time.Time) bool {
+func staysInForce(m *config.Missing, there, was bool, now time.Time) bool {
 	return m.See(there || !was, now) > 0
 }
 
@@ -121,7 +120,7 @@ func (c *Follower) tellConfig(faults []config.Fault, ignored []string) {
 	}
 	if since := c.cfg.missingPodConfig.Since(); !since.IsZero() {
 		next.Notices = append(next.Notices, fmt.Sprintf("ConfigMap %s does not exist since %s: its last content holds until %s",
-			kube.PodConfigMap, since.Format(time.TimeOnly), since.Add(absence.GoneAfter).Format(time.TimeOnly)))
+			kube.PodConfigMap, since.Format(time.TimeOnly), since.Add(config.GoneAfter).Format(time.TimeOnly)))
 	}
 	if next.Missing != c.cfg.status.Missing {
 		c.tellMissing(name, next.Missing)
@@ -156,7 +155,7 @@ func (c *Follower) tellConfig(faults []config.Fault, ignored []string) {
 // missingConfig says whether the ConfigMap does not exist.
 func (c *Follower) missingConfig() nodereport.Missing {
 	if since := c.cfg.missing.Since(); !since.IsZero() {
-		return nodereport.Missing{Is: true, Lost: true, Since: since, Until: since.Add(absence.GoneAfter)}
+		return nodereport.Missing{Is: true, Lost: true, Since: since, Until: since.Add(config.GoneAfter)}
 	}
 	return nodereport.Missing{Is: c.last.ConfigKnown && !c.last.HasConfig, Lost: c.last.LostConfig}
 }

@@ -12,7 +12,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/kubelet"
 	"tenon.sh/tenon/internal/cluster/nodereport"
-	"tenon.sh/tenon/internal/config/objective"
+	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/decide/cpus/hold"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -50,7 +50,7 @@ func natives(pods []corev1.Pod, l kube.Layout) map[node.CgroupPath]kube.Amounts 
 // objectiveOf returns the objective in force of a pod of the given class: that of
 // its annotation, or otherwise that of the ConfigMap. Only latency-sensitive pods
 // have one.
-func objectiveOf(p *corev1.Pod, class node.Class, byConfigMap objective.Pods) node.Objective {
+func objectiveOf(p *corev1.Pod, class node.Class, byConfigMap config.PodObjectives) node.Objective {
 	if !class.Sensitive() {
 		return node.Objective{}
 	}

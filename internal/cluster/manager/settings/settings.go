@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"tenon.sh/tenon/internal/config"
-	"tenon.sh/tenon/internal/config/absence"
 )
 
 // Settings follows slo-controller-config, the ConfigMap of the administrator. It
@@ -38,7 +37,7 @@ type Settings struct {
 	// said and announced are the faults in the last message of the log, and in
 	// the last event.
 	said, announced string
-	missing         absence.Missing
+	missing         config.Missing
 }
 
 // NewGauge returns the metric of Settings.
@@ -121,7 +120,7 @@ func (s *Settings) tellFaults(m *corev1.ConfigMap, faults []config.Fault, effect
 
 // tellMissing reports that the ConfigMap is missing and that the last settings stay in force.
 func (s *Settings) tellMissing() {
-	text := fmt.Sprintf("there is no such ConfigMap: the last settings hold, and from %s on no batch resources are published", s.Now().Add(absence.GoneAfter).UTC().Format(time.TimeOnly+" MST"))
+	text := fmt.Sprintf("there is no such ConfigMap: the last settings hold, and from %s on no batch resources are published", s.Now().Add(config.GoneAfter).UTC().Format(time.TimeOnly+" MST"))
 	s.Log.Warn(text, "config", s.Name)
 	if s.Leads() {
 		m := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.Name.Namespace, Name: s.Name.Name}}

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"tenon.sh/tenon/internal/config/absence"
+	"tenon.sh/tenon/internal/config"
 )
 
 // oneMap is a client of a cluster with at most one ConfigMap.
@@ -66,11 +66,11 @@ func TestSettingsOutlastTheirConfigMapForAWhile(t *testing.T) {
 				read()
 			}
 			r.data = nil
-			if again := read(); again != absence.GoneAfter || holds() != x.meanwhile {
+			if again := read(); again != config.GoneAfter || holds() != x.meanwhile {
 				t.Errorf("missing: %s, asked again after %v", holds(), again)
 			}
 			clock = clock.Add(time.Minute)
-			if again := read(); again != absence.GoneAfter-time.Minute || holds() != x.meanwhile {
+			if again := read(); again != config.GoneAfter-time.Minute || holds() != x.meanwhile {
 				t.Errorf("after a minute: %s, asked again after %v", holds(), again)
 			}
 			if n := len(recorder.Events); n != 1 {
@@ -80,7 +80,7 @@ func TestSettingsOutlastTheirConfigMapForAWhile(t *testing.T) {
 				r.data = on
 				read()
 			}
-			clock = clock.Add(absence.GoneAfter)
+			clock = clock.Add(config.GoneAfter)
 			if again := read(); again != 0 || holds() != x.end {
 				t.Errorf("in the end: %s, asked again after %v; want %s", holds(), again, x.end)
 			}

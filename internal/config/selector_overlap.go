@@ -1,11 +1,11 @@
-package nodeselect
+package config
 
 import "slices"
 
 // Overlaps reports whether the labels of one node can satisfy both selectors. It checks each
 // label key alone, because labels do not depend on each other.
 func (s Selector) Overlaps(other Selector) bool {
-	all := map[string]values{}
+	all := map[string]selectorValues{}
 	for _, one := range []Selector{s, other} {
 		for key, v := range one.Labels {
 			all[key] = all[key].require("In", []string{v})
@@ -24,14 +24,14 @@ func (s Selector) Overlaps(other Selector) bool {
 }
 
 // values describes the possible values of a label.
-type values struct {
+type selectorValues struct {
 	listed       bool     // only the values of in are possible
 	in, out      []string // possible values, and impossible values
 	must, cannot bool     // the label must exist, or must not exist
 }
 
 // require adds one requirement (operator and words) to v.
-func (v values) require(operator string, words []string) values {
+func (v selectorValues) require(operator string, words []string) selectorValues {
 	switch operator {
 	case "In":
 		v.must = true
@@ -49,7 +49,7 @@ func (v values) require(operator string, words []string) values {
 	return v
 }
 
-func (v values) possible() bool {
+func (v selectorValues) possible() bool {
 	if v.must && v.cannot {
 		return false
 	}

@@ -1,5 +1,6 @@
-// Package absence measures how long a ConfigMap has been missing.
-package absence
+// This file measures how long a ConfigMap has been missing.
+
+package config
 
 import "time"
 

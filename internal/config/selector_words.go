@@ -1,4 +1,4 @@
-package nodeselect
+package config
 
 import "strings"
 
@@ -23,7 +23,7 @@ const lower, upper, digits = "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRST
 func IsNamespace(s string) bool { return isWord(s, lower+digits, "-") }
 
 // IsKey reports whether a label can have the key s.
-func IsKey(s string) bool {
+func IsLabelKey(s string) bool {
 	prefix, name, prefixed := strings.Cut(s, "/")
 	if !prefixed {
 		return isLabelWord(s)
@@ -32,7 +32,7 @@ func IsKey(s string) bool {
 }
 
 // IsValue reports whether a label can have the value s.
-func IsValue(s string) bool { return s == "" || isLabelWord(s) }
+func isLabelValue(s string) bool { return s == "" || isLabelWord(s) }
 
 func isLabelWord(s string) bool { return isWord(s, lower+upper+digits, "-_.") }
 

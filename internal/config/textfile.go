@@ -1,6 +1,7 @@
-// Package textfile reads a small file with a configured path. It limits the
-// size and the waiting time for files of every kind.
-package textfile
+// This file reads a small file with a configured path. It limits the size and
+// the waiting time for files of every kind.
+
+package config
 
 import (
 	"fmt"
@@ -18,7 +19,7 @@ const pipeWait = 2 * time.Second
 // Read reads the file at path. most is the maximum length of the result in
 // bytes. A device, a socket or a directory is an error. A pipe is an error if
 // it has no writer, or delivers nothing for 2 s.
-func Read(path string, most int64) ([]byte, error) {
+func ReadText(path string, most int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -56,7 +57,7 @@ func ReadRegular(path string, most int64) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, notRegular(path, info)
 	}
-	return Read(path, most)
+	return ReadText(path, most)
 }
 
 func notRegular(path string, info fs.FileInfo) error {

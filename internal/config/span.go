@@ -1,6 +1,7 @@
-// Package span holds ranges of numbers, as the struct tags of package config
-// write them: "0..100", "1..", ">0..1" or "100ms..60s".
-package span
+// This file holds ranges of numbers, as the struct tags of package config write
+// them: "0..100", "1..", ">0..1" or "100ms..60s".
+
+package config
 
 import (
 	"fmt"
@@ -10,26 +11,26 @@ import (
 )
 
 // A Span is a range of numbers. The zero Span contains all numbers.
-type Span struct {
+type span struct {
 	low, high string // bounds as written; "": no bound
 	above     bool   // low itself is not in the range
 	from, to  float64
 }
 
 // Parse parses the value of a range tag, such as "0..100".
-func Parse(tag string) Span {
+func parseSpan(tag string) span {
 	if tag == "" {
-		return Span{}
+		return span{}
 	}
-	var s Span
+	var s span
 	s.low, s.high, _ = strings.Cut(tag, "..")
 	s.low, s.above = strings.CutPrefix(s.low, ">")
-	s.from, s.to = bound(s.low), bound(s.high)
+	s.from, s.to = spanBound(s.low), spanBound(s.high)
 	return s
 }
 
 // bound parses a bound: a number, or a duration as nanoseconds.
-func bound(s string) float64 {
+func spanBound(s string) float64 {
 	if s == "" {
 		return 0
 	}
@@ -44,15 +45,15 @@ func bound(s string) float64 {
 }
 
 // IsSwitch reports whether s has only 0 and 1.
-func (s Span) IsSwitch() bool { return s.low == "0" && s.high == "1" && !s.above }
+func (s span) IsSwitch() bool { return s.low == "0" && s.high == "1" && !s.above }
 
 // Holds reports whether x lies in s.
-func (s Span) Holds(x float64) bool {
+func (s span) Holds(x float64) bool {
 	return (s.low == "" || x > s.from || (x == s.from && !s.above)) && (s.high == "" || x <= s.to)
 }
 
 // String prints " from 0 to 100", " of at least 1" or " above 0 and at most 1".
-func (s Span) String() string {
+func (s span) String() string {
 	switch {
 	case s.low == "":
 		return ""

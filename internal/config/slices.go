@@ -1,7 +1,8 @@
-// Package workers is the part of the configuration file that divides a machine
-// into virtual workers. It contains the list slices, and the key slice of each
-// rule. The package is pure.
-package workers
+// This is the part of the configuration file that divides a machine into
+// virtual workers. It contains the list slices, and the key slice of each rule.
+// The package is pure.
+
+package config
 
 import (
 	"fmt"
@@ -19,17 +20,17 @@ type Slice struct {
 }
 
 // A Use describes a rule that may use a slice. Slice is the name of its slice, if any.
-type Use struct {
+type sliceUse struct {
 	Rule, Class string
 	Slice       node.Maybe[string]
 }
 
 // NameForm is the form of the names of rules and slices, which occur in metrics,
 // logs and on command lines.
-const NameForm = "want 1 to 63 letters, digits, dots, dashes and underscores, a letter or digit first and last"
+const SliceNameForm = "want 1 to 63 letters, digits, dots, dashes and underscores, a letter or digit first and last"
 
 // IsName reports whether a name has NameForm.
-func IsName(name string) bool {
+func IsSliceName(name string) bool {
 	edge := func(c byte) bool { return c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' }
 	n := len(name)
 	if n < 1 || n > 63 || !edge(name[0]) || !edge(name[n-1]) {
@@ -45,7 +46,7 @@ func IsName(name string) bool {
 
 // Check calls fault for each mistake that the ranges of keys cannot express. It
 // ignores the fields in bad, because they already have faults.
-func Check(all []Slice, uses []Use, bad map[string]bool, fault func(field, problem string)) {
+func checkSlices(all []Slice, uses []sliceUse, bad map[string]bool, fault func(field, problem string)) {
 	add := func(field, format string, args ...any) {
 		if !bad[field] {
 			fault(field, fmt.Sprintf(format, args...))
@@ -62,8 +63,8 @@ func Check(all []Slice, uses []Use, bad map[string]bool, fault func(field, probl
 			add(at+".name", "missing: want a name that no other slice has")
 		case twice:
 			add(at+".name", "%.80q: slices[%d] has this name already", name, other)
-		case !IsName(name):
-			add(at+".name", "%.80q: %s", name, NameForm)
+		case !IsSliceName(name):
+			add(at+".name", "%.80q: %s", name, SliceNameForm)
 		default:
 			first[name] = i
 			names = append(names, name)
@@ -90,7 +91,7 @@ func Check(all []Slice, uses []Use, bad map[string]bool, fault func(field, probl
 
 // Slices returns the slices of a file without faults. Each slice contains the
 // rules that use it.
-func Slices(all []Slice, uses []Use) []worker.Slice {
+func workerSlices(all []Slice, uses []sliceUse) []worker.Slice {
 	var to []worker.Slice
 	for _, s := range all {
 		name := s.Name.Or("")
@@ -106,8 +107,8 @@ func Slices(all []Slice, uses []Use) []worker.Slice {
 }
 
 // Notices returns a notice for each slice that no rule uses.
-func Notices(all []Slice, uses []Use) (notices []string) {
-	for i, s := range Slices(all, uses) {
+func sliceNotices(all []Slice, uses []sliceUse) (notices []string) {
+	for i, s := range workerSlices(all, uses) {
 		if len(s.Rules) == 0 {
 			notices = append(notices, fmt.Sprintf("slices[%d]: no rule has slice: %s, so its workers stay empty", i, s.Name))
 		}

@@ -1,6 +1,6 @@
-// Package nodeselect selects nodes by their labels, as nodeSelector in a
-// ConfigMap does.
-package nodeselect
+// This file selects nodes by their labels, as nodeSelector in a ConfigMap does.
+
+package config
 
 import (
 	"slices"
