@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -244,13 +245,19 @@ func packageVariable(e ast.Expr, f *ast.File) string {
 	return ""
 }
 
-// eachGoFile parses every Go file below root, also in nested modules, except in
-// folders named testdata, and in modules that only pin the versions of other
-// projects' programs (test/cluster/build).
-func eachGoFile(t *testing.T, root string, use func(name string, f *ast.File, fset *token.FileSet)) {
-	t.Helper()
-	fset := token.NewFileSet()
-	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+// A source is a parsed Go file.
+type source struct {
+	name string
+	file *ast.File
+}
+
+var fset = token.NewFileSet()
+
+// sources parses every Go file once, also in nested modules, except in folders
+// named testdata, and in modules that only pin the versions of other projects'
+// programs (test/cluster/build).
+var sources = sync.OnceValues(func() (all []source, err error) {
+	err = filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -261,13 +268,22 @@ func eachGoFile(t *testing.T, root string, use func(name string, f *ast.File, fs
 			return nil
 		}
 		f, err := parser.ParseFile(fset, name, nil, parser.ParseComments)
-		if err != nil {
-			return err
-		}
-		use(name, f, fset)
-		return nil
+		all = append(all, source{name, f})
+		return err
 	})
+	return all, err
+})
+
+// eachGoFile passes every Go file in and below root to a function.
+func eachGoFile(t *testing.T, root string, use func(name string, f *ast.File, fset *token.FileSet)) {
+	t.Helper()
+	all, err := sources()
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, s := range all {
+		if root == "." || strings.HasPrefix(s.name, filepath.FromSlash(root+"/")) {
+			use(s.name, s.file, fset)
+		}
 	}
 }
