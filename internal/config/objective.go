@@ -30,9 +30,9 @@ type ObjectiveEntry struct {
 	Name node.Maybe[string] `json:"name,omitzero"`
 	// Namespaces and PodSelector select pods. If one of them is empty, it selects
 	// all pods. One of them must not be empty.
-	Namespaces  []string        `json:"namespaces,omitempty"`
-	PodSelector Selector `json:"podSelector,omitzero"`
-	Objective   Objective       `json:"objective,omitzero"`
+	Namespaces  []string  `json:"namespaces,omitempty"`
+	PodSelector Selector  `json:"podSelector,omitzero"`
+	Objective   Objective `json:"objective,omitzero"`
 }
 
 // SelectsAll reports whether e has neither namespaces nor a selector. Such an
