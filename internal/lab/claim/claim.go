@@ -40,7 +40,7 @@ func Comparisons(ev report.Evidence, pairs []Pair) []report.Claim {
 			claims = append(claims, report.Claim{
 				Name:      fmt.Sprintf("%s-or-%s-%s", p.Plain, p.Tenon, m.Key),
 				Statement: fmt.Sprintf("%s of %s beside %s (a tie: within %s)", upperFirst(m.Name), p.Plain, p.Tenon, report.Limit(margin)),
-				Numbers:   map[string]report.Interval{"ratio": report.IntervalOf(e), "aa_control": report.IntervalOf(control.Control)},
+				Numbers:   map[string]report.Interval{"ratio": e, "aa_control": control.Control},
 			})
 			explain = append(explain, func(v stat.Verdict) string { return p.Note + p.explain(m, e, control, v) })
 			sides = append(sides, p)
@@ -62,7 +62,7 @@ func (p Pair) favoured(v stat.Verdict, ratio report.Interval) (about, favours []
 	switch {
 	case v == stat.Tie:
 		return append(both, report.Exclusive, report.ExclusiveAA), both
-	case v == stat.Differs && ratio.Estimate < 1:
+	case v == stat.Differs && ratio.Value < 1:
 		return both, both[:1]
 	case v == stat.Differs:
 		return both, both[1:]
@@ -81,7 +81,7 @@ func TooFew(e stat.Estimate) string {
 }
 
 func (p Pair) explain(m report.Measure, e stat.Estimate, control stat.Resolution, v stat.Verdict) string {
-	i := report.IntervalOf(e)
+	i := e
 	text := fmt.Sprintf("%s of %s to %s: %s%s.", upperFirst(m.Name), p.Plain, p.Tenon, report.FormatRatio(i), medianText(i))
 	switch {
 	case v == stat.Tie && (e.Low > 1 || e.High < 1):
@@ -173,7 +173,7 @@ func AsAlone(ev report.Evidence, mode report.Mode, m report.Measure, statement s
 	c := report.Claim{
 		Name:        fmt.Sprintf("%s-as-%s-%s", mode, report.Exclusive, m.Key),
 		Statement:   statement,
-		Numbers:     map[string]report.Interval{"to_exclusive": report.IntervalOf(alone), "aa_control": report.IntervalOf(resolution.Control)},
+		Numbers:     map[string]report.Interval{"to_exclusive": alone, "aa_control": resolution.Control},
 		Explanation: Bounded(fmt.Sprintf("%s, %s to %s", upperFirst(m.Name), mode, report.Exclusive), alone),
 		About:       []report.Mode{mode, report.Exclusive, report.ExclusiveAA}, Favours: []report.Mode{mode},
 	}
@@ -189,7 +189,7 @@ func AsAlone(ev report.Evidence, mode report.Mode, m report.Measure, statement s
 
 // Bounded prints a ratio, its interval, and the upper bound that decides the claim.
 func Bounded(what string, e stat.Estimate) string {
-	i := report.IntervalOf(e)
+	i := e
 	text := what + ": " + report.FormatRatio(i) + medianText(i)
 	switch {
 	case e.Blocks > 0 && !e.Enough:
@@ -206,7 +206,7 @@ func medianText(i report.Interval) string {
 		return ""
 	}
 	text := ", median of the blocks " + report.Change(i.Median)
-	if i.MedianLow.Known() && i.MedianHigh.Known() && i.MedianLow > 0 {
+	if report.Number(i.MedianHigh).Known() && i.MedianLow > 0 {
 		text += " (" + report.Span(report.Interval{Low: i.MedianLow, High: i.MedianHigh}) + ")"
 	}
 	return text
@@ -220,7 +220,7 @@ func Refusal(ev report.Evidence, m report.Measure) string {
 	switch {
 	case r.Control.Blocks < 2:
 		return fmt.Sprintf("The A/A control (%s to %s) has %s: without an interval nothing can be claimed.", report.ExclusiveAA, report.Exclusive, textlayout.Plural(r.Control.Blocks, "block", "blocks"))
-	case report.IntervalOf(r.Control).IsVague():
+	case r.Control.IsVague():
 		return fmt.Sprintf("%s of the A/A control (%s to %s) cannot tell how alike two equal modes are.", textlayout.Plural(r.Control.Blocks, "block", "blocks"), report.ExclusiveAA, report.Exclusive)
 	case r.HalfWidth > limit-1:
 		need := math.Ceil(float64(r.Control.Blocks) * math.Pow(r.HalfWidth/(limit-1), 2))
@@ -232,5 +232,5 @@ func Refusal(ev report.Evidence, m report.Measure) string {
 		return text
 	}
 	return fmt.Sprintf("Two equal modes differ (%s to %s: %s), by more than a third of the margin of %s: the harness itself is biased here.",
-		report.ExclusiveAA, report.Exclusive, report.FormatRatio(report.IntervalOf(r.Control)), margin)
+		report.ExclusiveAA, report.Exclusive, report.FormatRatio(r.Control), margin)
 }

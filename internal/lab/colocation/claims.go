@@ -95,7 +95,7 @@ func tailClaim(ev report.Evidence, mode report.Mode, m report.Measure) report.Cl
 		Name:      string(mode) + "-" + m.Key,
 		Statement: fmt.Sprintf("%s raises %s by at most %s, against the harder of %s and %s", mode, m.Name, report.Limit(ev.Margin), report.Exclusive, report.ExclusiveWarm),
 		Numbers: map[string]report.Interval{
-			"to_exclusive": report.IntervalOf(cold), "to_exclusive_warm": report.IntervalOf(warm), "aa_control": report.IntervalOf(resolution.Control),
+			"to_exclusive": cold, "to_exclusive_warm": warm, "aa_control": resolution.Control,
 		},
 		About: []report.Mode{mode, report.Exclusive, report.ExclusiveWarm, report.ExclusiveAA}, Favours: []report.Mode{mode},
 	}
@@ -115,7 +115,7 @@ func tailClaim(ev report.Evidence, mode report.Mode, m report.Measure) report.Cl
 	}
 	if stat.NonInferior(cold, resolution, ev.Margin) == stat.Met && c.Verdict != stat.Met {
 		c.Explanation += fmt.Sprintf(" Against %s the claim is met; %s itself is to %s: %s, because the CPU of the latter never idles.",
-			report.Exclusive, report.Exclusive, report.ExclusiveWarm, report.FormatRatio(report.IntervalOf(ev.Ratio(report.Exclusive, report.ExclusiveWarm, m.Of))))
+			report.Exclusive, report.Exclusive, report.ExclusiveWarm, report.FormatRatio(ev.Ratio(report.Exclusive, report.ExclusiveWarm, m.Of)))
 	}
 	if cold.High < 1 {
 		c.Explanation += fmt.Sprintf(" A CPU that never idles need not be woken up; how much of %s being faster than %s is only that, %s shows.", mode, report.Exclusive, report.ExclusiveWarm)
@@ -141,7 +141,7 @@ func waitingClaim(ev report.Evidence) report.Claim {
 		Name:      "tenon-waiting",
 		Statement: fmt.Sprintf("%s raises the time that the service waits for a CPU by at most %s against %s", report.Tenon, report.Limit(m.Margin), report.ExclusiveWarm),
 		Numbers: map[string]report.Interval{
-			"to_exclusive_warm": report.IntervalOf(e), "to_exclusive": report.IntervalOf(ev.Ratio(report.Tenon, report.Exclusive, m.Of)), "aa_control": report.IntervalOf(resolution.Control),
+			"to_exclusive_warm": e, "to_exclusive": ev.Ratio(report.Tenon, report.Exclusive, m.Of), "aa_control": resolution.Control,
 		},
 		Explanation: claim.Bounded(fmt.Sprintf("Waiting of all service threads per second, %s to %s", report.Tenon, report.ExclusiveWarm), e),
 		About:       []report.Mode{report.Tenon, report.ExclusiveWarm, report.ExclusiveAA, report.Exclusive}, Favours: []report.Mode{report.Tenon},
@@ -159,7 +159,7 @@ func waitingClaim(ev report.Evidence) report.Claim {
 func goodputClaim(ev report.Evidence) report.Claim {
 	frames := ev.Sample(report.Tenon, func(r report.Run) float64 { return r.FramesPerS })
 	e := stat.Ratio(frames, ev.IdleCapacity(report.Exclusive), ev.Rule)
-	i := report.IntervalOf(e)
+	i := e
 	c := report.Claim{
 		Name:        "tenon-goodput",
 		Statement:   fmt.Sprintf("In %s the batch work gets at least %.0f %% of what the idle CPU can give", report.Tenon, 100*goodputShare),
@@ -171,13 +171,13 @@ func goodputClaim(ev report.Evidence) report.Claim {
 		// For the same requests, the kernel charges the service more or less
 		// CPU time, depending on whether the CPU sleeps between them. The batch
 		// work does not cause this difference.
-		warm := report.IntervalOf(stat.Ratio(frames, ev.IdleCapacity(report.ExclusiveWarm), ev.Rule))
+		warm := stat.Ratio(frames, ev.IdleCapacity(report.ExclusiveWarm), ev.Rule)
 		service := func(r report.Run) float64 { return report.Positive(r.LSCPU) }
-		charged := report.IntervalOf(ev.Ratio(report.ExclusiveWarm, report.Exclusive, service))
+		charged := ev.Ratio(report.ExclusiveWarm, report.Exclusive, service)
 		c.Numbers["share_of_warm_idle_capacity"], c.Numbers["warm_service_cpu_ratio"] = warm, charged
 		c.Explanation += fmt.Sprintf(" Of what %s leaves idle: %s.", report.ExclusiveWarm, report.Quantity(warm, 100, " %"))
 		if charged.Low > 1 {
-			c.Explanation += fmt.Sprintf(" On a CPU that never sleeps the service itself is charged %s times the CPU for the same requests.", report.FormatNumber(charged.Estimate, 2))
+			c.Explanation += fmt.Sprintf(" On a CPU that never sleeps the service itself is charged %s times the CPU for the same requests.", report.FormatNumber(charged.Value, 2))
 		}
 	}
 	if lacking := ev.Lacking(report.Exclusive); len(lacking) > 0 {
@@ -194,7 +194,7 @@ func goodputClaim(ev report.Evidence) report.Claim {
 
 func cpuClaim(ev report.Evidence) report.Claim {
 	e := stat.Mean(ev.Sample(report.Tenon, report.CPUPercent), ev.Rule)
-	i := report.IntervalOf(e)
+	i := e
 	i.High, i.Upper = min(i.High, 100), min(i.Upper, 100)
 	return report.Claim{
 		Name:        "tenon-cpu",
@@ -207,7 +207,7 @@ func cpuClaim(ev report.Evidence) report.Claim {
 
 func burstableClaim(ev report.Evidence) report.Claim {
 	e := ev.Ratio(report.Burstable, report.Tenon, report.Waiting)
-	i := report.IntervalOf(e)
+	i := e
 	return report.Claim{
 		Name:      "burstable-waiting",
 		Statement: fmt.Sprintf("Under %s the service waits more than %.0f times as long for a CPU as under %s", report.Burstable, burstableFactor, report.Tenon),
@@ -220,7 +220,7 @@ func burstableClaim(ev report.Evidence) report.Claim {
 
 func utilisationClaim(ev report.Evidence) report.Claim {
 	e := stat.Difference(ev.Sample(report.Default65, report.CPUPercent), ev.Sample(report.Tenon65, report.CPUPercent), ev.Rule)
-	i := report.IntervalOf(e)
+	i := e
 	return report.Claim{
 		Name:        "equal-utilisation",
 		Statement:   fmt.Sprintf("%s and %s use equally much CPU, within %.0f points", report.Default65, report.Tenon65, equalUtilisation),

@@ -130,7 +130,7 @@ func verdictOf(r report.Result, name string) stat.Verdict {
 // compare makes a sentence about one measure of the service. It compares the
 // usual batch work (where) with batch work under Tenon.
 func compare(e stat.Estimate, decided bool, words comparison, where string) []sentence {
-	i := report.IntervalOf(e)
+	i := e
 	amount := func(text string) []sentence {
 		return []sentence{{true, fmt.Sprintf("%s: %s%s%s%s.", where, words.before, text, words.after, span(i))}}
 	}
@@ -140,11 +140,11 @@ func compare(e stat.Estimate, decided bool, words comparison, where string) []se
 	case !decided:
 		return []sentence{{false, fmt.Sprintf("%s: %s %s.", where, words.question, cannotTell(e))}}
 	case e.Value >= 2:
-		return amount(factor(i.Estimate) + " times as long")
+		return amount(factor(i.Value) + " times as long")
 	case e.Value > 1:
-		return amount(report.Scaled(i.Estimate-1, 100, 0) + " % longer")
+		return amount(report.Scaled(i.Value-1, 100, 0) + " % longer")
 	}
-	return amount(report.Scaled(1-i.Estimate, 100, 0) + " % less long")
+	return amount(report.Scaled(1-i.Value, 100, 0) + " % less long")
 }
 
 // cannotTell returns a text for a question that is not decided. With too few blocks
@@ -153,7 +153,7 @@ func cannotTell(e stat.Estimate) string {
 	if !e.Enough {
 		return blocks(e) + " cannot tell"
 	}
-	return blocks(e) + " cannot tell" + span(report.IntervalOf(e))
+	return blocks(e) + " cannot tell" + span(e)
 }
 
 // span prints an interval in brackets. It returns "" if there is no interval,
@@ -169,7 +169,7 @@ func span(i report.Interval) string {
 }
 
 // factor prints a ratio with two digits.
-func factor(n report.Number) string {
+func factor(n float64) string {
 	if n < 10 {
 		return report.FormatNumber(n, 1)
 	}
@@ -198,14 +198,14 @@ func compareWithAlone(ev report.Evidence) []sentence {
 		return e.Enough && control.Control.Blocks > 1 && e.ClaimLower > max(control.Control.High, 1)
 	})
 	e, _ := of(ev)
-	i := report.IntervalOf(e)
+	i := e
 	switch {
 	case e.Blocks == 0:
 		return nil
 	case within:
 		return []sentence{{true, fmt.Sprintf("Tenon: %sat most %s longer than %s%s.", answers.before, report.Limit(ev.Margin), where, span(i))}}
 	case longer:
-		return []sentence{{true, fmt.Sprintf("Tenon: %s%s %% longer than %s%s.", answers.before, report.Scaled(i.Estimate-1, 100, 0), where, span(i))}}
+		return []sentence{{true, fmt.Sprintf("Tenon: %s%s %% longer than %s%s.", answers.before, report.Scaled(i.Value-1, 100, 0), where, span(i))}}
 	}
 	return []sentence{{false, fmt.Sprintf("Tenon: do 90 of 100 answers take longer than %s? %s.", where, cannotTell(e))}}
 }
@@ -217,7 +217,7 @@ func tailSentence(ev report.Evidence) []sentence {
 	switch {
 	case r.Control.Blocks < 2 || r.Fine:
 		return nil
-	case report.IntervalOf(r.Control).IsVague():
+	case r.Control.IsVague():
 		return []sentence{{false, "The slowest answer of 100 (P99): are two equal modes alike? " + cannotTell(r.Control) + "."}}
 	}
 	return []sentence{{false, fmt.Sprintf("The slowest answer of 100 (P99): two equal modes are alike within ± %.0f %% only.", 100*max(r.HalfWidth, r.Bias))}}

@@ -121,7 +121,7 @@ func (c fullExperiment) skippedTexts() []string {
 // scheduler's trace.
 func (c fullExperiment) kernelQOSPlots(ev report.Evidence, r report.Result, common report.CommonPlots) []page.Plot {
 	strips := ev.RatioStrips(r.Order, report.Exclusive, report.RunDelay)
-	ratioEnds := func(e stat.Estimate) string { return report.RatioEnd(report.IntervalOf(e)) }
+	ratioEnds := report.RatioEnd
 	valueEnds := func(format func(float64) string) func(stat.Estimate) string {
 		return func(e stat.Estimate) string { return format(e.Value) }
 	}

@@ -58,7 +58,7 @@ func (r Result) Advise(g jobs.Goal, price float64) (Advice, error) {
 func (a Advice) Cell() jobs.Cell { return a.cell }
 
 // CPUs returns how many CPUs a job used on average.
-func (a Advice) CPUs() float64 { return float64(a.CPUSeconds / a.Seconds.Estimate) }
+func (a Advice) CPUs() float64 { return float64(a.CPUSeconds) / a.Seconds.Value }
 
 // adviceOf makes an advice from the best of all options.
 func adviceOf(best jobs.Option, ties, all []jobs.Option, g jobs.Goal, price float64) Advice {
@@ -159,7 +159,7 @@ func (a Advice) what() string {
 		used = fmt.Sprintf("a job uses %s CPU-s", figure(a.CPUSeconds))
 	}
 	return fmt.Sprintf("A job takes %s s%s, the slowest %s s; a node ends %s jobs an hour%s; %s.",
-		figure(a.Seconds.Estimate), span(a.Seconds), figure(a.Longest), figure(a.Hourly.Estimate), span(a.Hourly), used)
+		figure(a.Seconds.Value), span(a.Seconds), figure(a.Longest), figure(a.Hourly.Value), span(a.Hourly), used)
 }
 
 func (a Advice) line() string {
@@ -182,8 +182,8 @@ func span(i report.Interval) string {
 	return fmt.Sprintf(" (%s to %s)", figure(i.Low), figure(i.High))
 }
 
-func figure(n report.Number) string {
-	if !n.Known() {
+func figure[F ~float64](n F) string {
+	if !report.Number(n).Known() {
 		return report.Unknown
 	}
 	return jobs.Figure(float64(n))

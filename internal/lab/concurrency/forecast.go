@@ -87,7 +87,7 @@ func (r Result) Forecast(n Node, g jobs.Goal, price float64) (Forecast, error) {
 	f.Goal = goalText(g, len(refused) == 0)
 	f.HeldOut, f.HeldOutCells = report.Number(m.HeldOut-1), m.Held
 	for _, p := range m.Parameters() {
-		f.Model = append(f.Model, ModelParameter{p.Name, report.IntervalOf(p.Value)})
+		f.Model = append(f.Model, ModelParameter{p.Name, p.Value})
 	}
 	return f, nil
 }
@@ -222,9 +222,9 @@ func (p ModelParameter) text() string {
 	}[p.Name]
 	v := p.Value
 	if !isShare {
-		return fmt.Sprintf("%s: %s CPU-s%s", "CPU time of a job alone", figure(v.Estimate), span(v))
+		return fmt.Sprintf("%s: %s CPU-s%s", "CPU time of a job alone", figure(v.Value), span(v))
 	}
-	text := fmt.Sprintf("%s: %s %%", what, report.Scaled(v.Estimate, 100, 1))
+	text := fmt.Sprintf("%s: %s %%", what, report.Scaled(v.Value, 100, 1))
 	if v.Blocks > 1 {
 		text += fmt.Sprintf(" (%s to %s)", report.Scaled(v.Low, 100, 1), report.Scaled(v.High, 100, 1))
 		if v.Low <= 0 && v.High >= 0 {

@@ -171,7 +171,7 @@ func (r *Result) clock() Hypothesis {
 		h.Verdict = ruledOut
 	}
 	h.Figure = fmt.Sprintf("With at most %.0f %% of the CPUs busy, jobs ran at %.2f GHz; with at least %.0f %% busy, the clock was %s times as fast.",
-		100*halfBusy, stat.Describe(means(half)).Value, 100*fullBusy, ratioText(report.Number(e.Value), report.IntervalOf(e)))
+		100*halfBusy, stat.Describe(means(half)).Value, 100*fullBusy, ratioText(report.Number(e.Value), e))
 	return h
 }
 
@@ -237,7 +237,7 @@ func (r *Result) coldCaches() Hypothesis {
 	}
 	least, most := all[0], all[len(all)-1]
 	e := compareByBlock(least.CPUSecondsBy, most.CPUSecondsBy)
-	h.Figure = fmt.Sprintf("A job alone with limit %s costs %s times as much as one with limit %s.", limitText(least.Cell.CPU), ratioText(report.Number(e.Value), report.IntervalOf(e)), limitText(most.Cell.CPU))
+	h.Figure = fmt.Sprintf("A job alone with limit %s costs %s times as much as one with limit %s.", limitText(least.Cell.CPU), ratioText(report.Number(e.Value), e), limitText(most.Cell.CPU))
 	switch {
 	case e.Blocks > 1 && e.Low > 1+cliffMargin:
 		h.Verdict = supported

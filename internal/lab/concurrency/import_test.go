@@ -311,7 +311,7 @@ func TestPinningWinsOnAnEmptyNodeAndLosesOnAFullOne(t *testing.T) {
 		}
 	}
 	a, err := r.Advise(jobs.Goal{}, 0.80)
-	if err != nil || a.How != "unbounded" || a.Jobs != 3 || a.Hourly.Estimate < 285 || a.Hourly.Estimate > 287 {
+	if err != nil || a.How != "unbounded" || a.Jobs != 3 || a.Hourly.Value < 285 || a.Hourly.Value > 287 {
 		t.Errorf("most jobs an hour: %+v, %v", a, err)
 	}
 	if a, err = r.Advise(jobs.Goal{Shortest: true}, 0); err != nil || a.How != "unbounded" || a.Jobs != 1 {

@@ -26,7 +26,7 @@ func memoryEffect(all []jobs.Option) *MemoryEffect {
 	if !ok {
 		return nil
 	}
-	return &MemoryEffect{e.Least, e.Most, e.Conditions, report.IntervalOf(e.Ratio), e.Verdict}
+	return &MemoryEffect{e.Least, e.Most, e.Conditions, e.Ratio, e.Verdict}
 }
 
 // memoryLine returns a sentence about the effect of memory on the time of a job.
@@ -35,6 +35,6 @@ func memoryLine(r Result) string {
 	if m == nil {
 		return ""
 	}
-	return fmt.Sprintf("Jobs with %s of memory take %s as long as those with %s (%s): %s.", memoryText(m.Most), ratioText(m.Ratio.Estimate, m.Ratio),
+	return fmt.Sprintf("Jobs with %s of memory take %s as long as those with %s (%s): %s.", memoryText(m.Most), ratioText(m.Ratio.Value, m.Ratio),
 		memoryText(m.Least), textlayout.Plural(m.Conditions, "limit or number of jobs", "limits and numbers of jobs"), m.Verdict)
 }

@@ -111,8 +111,8 @@ func TestTheLegendHoldsForTheRows(t *testing.T) {
 		t.Fatalf("%+v", r.Options)
 	}
 	for _, o := range r.Options {
-		if want := float64(o.Seconds.Estimate / r.Options[0].Seconds.Estimate); math.Abs(float64(o.Penalty)-want) > 1e-9 {
-			t.Errorf("%d jobs take %v s, one takes %v s: penalty %v, want %v", o.Asked, o.Seconds.Estimate, r.Options[0].Seconds.Estimate, o.Penalty, want)
+		if want := float64(o.Seconds.Value / r.Options[0].Seconds.Value); math.Abs(float64(o.Penalty)-want) > 1e-9 {
+			t.Errorf("%d jobs take %v s, one takes %v s: penalty %v, want %v", o.Asked, o.Seconds.Value, r.Options[0].Seconds.Value, o.Penalty, want)
 		}
 	}
 }

@@ -151,7 +151,7 @@ func Analyse(e Experiment, all []jobs.Job) Result {
 func optionOf(o jobs.Option, all []jobs.Option) Option {
 	c := Option{
 		Type: o.Cell.Type, Strategy: o.Cell.Strategy, Memory: o.Cell.Memory, Threads: o.Cell.Threads, Asked: o.Cell.Concurrency,
-		Beside: report.Number(o.Beside), Seconds: report.IntervalOf(o.Seconds), Hourly: report.IntervalOf(o.Hourly), CPUSeconds: report.Number(o.CPUSeconds),
+		Beside: report.Number(o.Beside), Seconds: o.Seconds, Hourly: o.Hourly, CPUSeconds: report.Number(o.CPUSeconds),
 	}
 	c.Limit, c.Request = limitOf(o)
 	alone := o.Cell
@@ -218,7 +218,7 @@ func compare(all []jobs.Option, chosen [][2]int) []Comparison {
 		}
 		c.Limit, c.Request = limitOf(a)
 		if times.Blocks > 1 {
-			c.SecondsSpan, c.CPUSpan = report.IntervalOf(times), report.IntervalOf(costs)
+			c.SecondsSpan, c.CPUSpan = times, costs
 		}
 		pairs = append(pairs, c)
 	}

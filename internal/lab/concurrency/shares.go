@@ -61,7 +61,7 @@ func (r *Result) control() {
 	r.measured = slices.Delete(r.measured, i, i+1)
 	if equal, ok := reference(r.measured); ok {
 		e := compareByBlock(control.SecondsBy, equal.SecondsBy)
-		span := report.IntervalOf(e)
+		span := e
 		r.Control = &span
 		if e.Blocks > 1 {
 			r.ControlHalf = report.Number((e.High - e.Low) / 2)
@@ -145,8 +145,8 @@ func sharesOf(o jobs.Option, all []jobs.Option) *Shares {
 		s.GHz = report.Number(cycles / cpu / 1e9)
 	}
 	if alone, ok := reference(all); ok {
-		s.Time = report.IntervalOf(compareByBlock(o.SecondsBy, alone.SecondsBy))
-		s.Cost = report.IntervalOf(compareByBlock(o.CPUSecondsBy, alone.CPUSecondsBy))
+		s.Time = compareByBlock(o.SecondsBy, alone.SecondsBy)
+		s.Cost = compareByBlock(o.CPUSecondsBy, alone.CPUSecondsBy)
 	}
 	return &s
 }
@@ -173,7 +173,7 @@ func controlText(r Result) string {
 	return text + fmt.Sprintf(" If two ways differ by less than half of the width of this interval, %s %%, this measurement cannot tell them apart.", jobs.Figure(100*float64(r.ControlHalf)))
 }
 
-func ratioText(n report.Number, span report.Interval) string {
+func ratioText[F ~float64](n F, span report.Interval) string {
 	text := report.FormatNumber(n, 2)
 	if span.Blocks > 1 && !span.IsVague() {
 		text += fmt.Sprintf(" (%s to %s)", report.FormatNumber(span.Low, 2), report.FormatNumber(span.High, 2))
@@ -188,9 +188,9 @@ const shareLegend = "time × and CPU time ×: relative to the reference, one job
 func shareColumns(wide bool) []page.Column[Option] {
 	ratio := func(n report.Interval) string {
 		if wide {
-			return ratioText(n.Estimate, n)
+			return ratioText(n.Value, n)
 		}
-		return report.FormatNumber(n.Estimate, 2)
+		return report.FormatNumber(n.Value, 2)
 	}
 	columns := []page.Column[Option]{
 		{Name: "how", Text: func(o Option) string { return name(o.cell()) }},

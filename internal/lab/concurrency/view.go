@@ -73,14 +73,14 @@ var columns = []page.Column[Option]{
 	{Name: "how", Text: func(o Option) string { return name(o.cell()) }},
 	{Name: "limit", Text: func(o Option) string { return limitOrRequest(o.Limit, o.Request) }},
 	{Name: "jobs", Text: func(o Option) string { return strconv.Itoa(o.Asked) }},
-	{Name: "s a job", Text: func(o Option) string { return figure(o.Seconds.Estimate) }},
+	{Name: "s a job", Text: func(o Option) string { return figure(o.Seconds.Value) }},
 	{Name: "penalty", Text: func(o Option) string {
 		if o.Penalty == 0 {
 			return report.Unknown
 		}
 		return report.FormatNumber(o.Penalty, 2)
 	}},
-	{Name: "jobs/h", Text: func(o Option) string { return figure(o.Hourly.Estimate) }},
+	{Name: "jobs/h", Text: func(o Option) string { return figure(o.Hourly.Value) }},
 	{Name: "CPU-s", Text: func(o Option) string { return costText(float64(o.CPUSeconds)) }},
 	{Name: "memory", Text: func(o Option) string { return memoryText(o.Memory) }},
 }

@@ -34,8 +34,8 @@ func TestTheLegendDescribesTheTable(t *testing.T) {
 	reference := r.Options[1].Shares
 	for _, o := range r.Options {
 		s := o.Shares
-		if want := s.Cost.Estimate * reference.CPUs / s.CPUs; math.Abs(float64(s.Time.Estimate-want)) > 1e-9 {
-			t.Errorf("%s: time × %.3f, and CPU time × %.3f · %.2f CPUs of the reference ÷ %.2f is %.3f", o.Strategy, s.Time.Estimate, s.Cost.Estimate, reference.CPUs, s.CPUs, want)
+		if want := s.Cost.Value * float64(reference.CPUs/s.CPUs); math.Abs(s.Time.Value-want) > 1e-9 {
+			t.Errorf("%s: time × %.3f, and CPU time × %.3f · %.2f CPUs of the reference ÷ %.2f is %.3f", o.Strategy, s.Time.Value, s.Cost.Value, reference.CPUs, s.CPUs, want)
 		}
 	}
 	var b bytes.Buffer
@@ -62,7 +62,7 @@ func TestNoSentenceHasAnUnknownFigure(t *testing.T) {
 }
 
 func TestTheNoiseIsNamedWithItsFigure(t *testing.T) {
-	r := Result{Control: &report.Interval{Estimate: 1.06, Low: 0.84, High: 2.48, Blocks: 4}, ControlHalf: 0.82}
+	r := Result{Control: &report.Interval{Value: 1.06, Low: 0.84, High: 2.48, Blocks: 4}, ControlHalf: 0.82}
 	want := "The job alone without a limit ran under two names, which differ by +6.0 % (95 %: −16 … +148 %). " +
 		"If two ways differ by less than half of the width of this interval, 82.0 %, this measurement cannot tell them apart."
 	if got := controlText(r); got != want {

@@ -54,15 +54,15 @@ func (m memoryExperiment) claims(ev report.Evidence) []report.Claim {
 		report.Claim{
 			Name:        "tenond-better-than-default",
 			Statement:   fmt.Sprintf("Without Tenon the service's P99 is at least %s higher than with it", report.Limit(memoryBetter)),
-			Numbers:     map[string]report.Interval{"default_to_tenond": report.IntervalOf(tail)},
-			Explanation: fmt.Sprintf("P99, %s to %s: %s.", report.Default, report.Tenond, report.FormatRatio(report.IntervalOf(tail))),
+			Numbers:     map[string]report.Interval{"default_to_tenond": tail},
+			Explanation: fmt.Sprintf("P99, %s to %s: %s.", report.Default, report.Tenond, report.FormatRatio(tail)),
 			About:       []report.Mode{report.Default, report.Tenond}, Favours: []report.Mode{report.Tenond},
 		}.With(stat.AtLeast(tail, memoryBetter)),
 		report.Claim{
 			Name:        "tenond-fewer-refaults",
 			Statement:   "With Tenon fewer of the service's pages have to be read back, by one a second or more",
-			Numbers:     map[string]report.Interval{"refaults_per_second": report.IntervalOf(back)},
-			Explanation: fmt.Sprintf("Refaults of the service a second, %s − %s: %s.", report.Default, report.Tenond, report.Quantity(report.IntervalOf(back), 1, "")),
+			Numbers:     map[string]report.Interval{"refaults_per_second": back},
+			Explanation: fmt.Sprintf("Refaults of the service a second, %s − %s: %s.", report.Default, report.Tenond, report.Quantity(back, 1, "")),
 			About:       []report.Mode{report.Default, report.Tenond}, Favours: []report.Mode{report.Tenond},
 		}.With(stat.AtLeast(back, fewerRefaults)),
 	}
@@ -73,8 +73,8 @@ func (m memoryExperiment) claims(ev report.Evidence) []report.Claim {
 	return append(claims, report.Claim{
 		Name:        "batch-goes-on",
 		Statement:   fmt.Sprintf("With Tenon the batch work gets through at least %.0f %% of the data that it gets through without", 100*memoryKept),
-		Numbers:     map[string]report.Interval{"tenond_to_default": report.IntervalOf(work)},
-		Explanation: fmt.Sprintf("Bytes gone through, %s to %s: %s.", report.Tenond, report.Default, report.FormatRatio(report.IntervalOf(work))),
+		Numbers:     map[string]report.Interval{"tenond_to_default": work},
+		Explanation: fmt.Sprintf("Bytes gone through, %s to %s: %s.", report.Tenond, report.Default, report.FormatRatio(work)),
 		About:       []report.Mode{report.Default, report.Tenond}, Favours: []report.Mode{report.Tenond},
 	}.With(stat.AtLeast(work, memoryKept)))
 }

@@ -190,9 +190,9 @@ func part(name string, e Experiment, runs []Run) Part {
 			}
 		}
 		for key, s := range samples[m] {
-			row.Values[key] = report.IntervalOf(stat.Describe(s))
+			row.Values[key] = stat.Describe(s)
 			if base := samples[Shared][key]; base != nil {
-				row.Change[key] = report.IntervalOf(stat.Ratio(s, base, paired.Rule{}))
+				row.Change[key] = stat.Ratio(s, base, paired.Rule{})
 			}
 		}
 		row.speed = samples[m][speed[name]]
@@ -205,7 +205,7 @@ func part(name string, e Experiment, runs []Run) Part {
 		if from.Runs == 0 || to.Runs == 0 {
 			continue
 		}
-		p.Factors = append(p.Factors, Factor{s.of, s.from, s.to, report.IntervalOf(stat.Ratio(to.speed, from.speed, paired.Rule{}))})
+		p.Factors = append(p.Factors, Factor{s.of, s.from, s.to, stat.Ratio(to.speed, from.speed, paired.Rule{})})
 	}
 	return p
 }

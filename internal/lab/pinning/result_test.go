@@ -49,23 +49,23 @@ func TestTheQuotaIsToldFromTheChoiceOfCPUs(t *testing.T) {
 		}
 	}
 	r := Analyse(experiment(2), all)
-	for i, factors := range []map[string]report.Number{
+	for i, factors := range []map[string]float64{
 		{"no quota on own CPUs": 0.8, "both": 0.8, "the same again": 1, "own CPUs under the quota": 1, "warm CPUs": 1, "the worst CPUs": 1, "a pool": 1},
 		{"no quota": 1.25, "own CPUs": 1, "both": 1.25, "the same again": 1, "own CPUs under the quota": 1, "warm CPUs": 1, "the worst CPUs": 1, "a pool": 1},
 	} {
 		p := r.Parts[i]
 		for _, f := range p.Factors {
 			want, known := factors[f.Of]
-			if d := f.Change.Estimate - want; !known || d > 1e-9 || d < -1e-9 {
-				t.Errorf("%s, %s: %v, want %v (%v)", p.Name, f.Of, f.Change.Estimate, want, known)
+			if d := f.Change.Value - want; !known || d > 1e-9 || d < -1e-9 {
+				t.Errorf("%s, %s: %v, want %v (%v)", p.Name, f.Of, f.Change.Value, want, known)
 			}
 		}
 		if len(p.Factors) != len(factors) {
 			t.Errorf("%s has %d factors, want %d", p.Name, len(p.Factors), len(factors))
 		}
 	}
-	if c := r.Parts[1].Modes[4].Change["requests_per_second"]; c.Estimate < 1.2499 || c.Estimate > 1.2501 {
-		t.Errorf("pinned answers %v times as many requests", c.Estimate)
+	if c := r.Parts[1].Modes[4].Change["requests_per_second"]; c.Value < 1.2499 || c.Value > 1.2501 {
+		t.Errorf("pinned answers %v times as many requests", c.Value)
 	}
 }
 

@@ -54,7 +54,7 @@ func columns(p Part) []page.Column[Row] {
 		if f.showsFigure(p) {
 			shown = append(shown, page.Column[Row]{Name: f.head, Text: func(r Row) string {
 				if v, known := r.Values[f.key]; known {
-					return report.FormatNumber(v.Estimate, f.digits)
+					return report.FormatNumber(v.Value, f.digits)
 				}
 				return report.Unknown
 			}})
@@ -120,7 +120,7 @@ func picture(p Part) template.HTML {
 		e := m.Change[speed[p.Name]]
 		strips = append(strips, chart.Strip{
 			Name: string(m.Mode), Style: "--c:var(" + colours[k%len(colours)] + ")", Dots: ratio,
-			Estimate: stat.Estimate{Value: float64(e.Estimate), Low: float64(e.Low), High: float64(e.High), Blocks: e.Blocks},
+			Estimate: e,
 		})
 	}
 	return chart.Dots(strips, chart.Scale{

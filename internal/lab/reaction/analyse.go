@@ -153,7 +153,7 @@ func (s Step) yieldTime() (float64, bool) {
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 func spreadOf(values []float64) Spread {
-	s := Spread{Steps: len(values), P50: report.IntervalOf(stat.Quantile(values, 0.5)), P99: report.IntervalOf(stat.Quantile(values, 0.99)), Max: report.Number(math.NaN())}
+	s := Spread{Steps: len(values), P50: stat.Quantile(values, 0.5), P99: stat.Quantile(values, 0.99), Max: report.Number(math.NaN())}
 	if len(values) > 0 {
 		s.Max = report.Number(slices.Max(values))
 	}

@@ -65,7 +65,7 @@ func claims(e Experiment, apart map[report.Mode]modeSteps) []report.Claim {
 	}
 	if comparesClock(e.Modes) {
 		ratio := stat.Ratio(apart[report.Ticks].blockMeans(), apart[report.Events].blockMeans(), rule)
-		i := report.IntervalOf(ratio)
+		i := ratio
 		out = append(out, report.Claim{
 			Name:        "events-shorten-the-wait",
 			Statement:   fmt.Sprintf("With a clock alone the service's delay stays raised at least %.0f times as long as with events", tickFactor),
@@ -87,7 +87,7 @@ func answerClaim(name, what string, after map[int][]float64, rule paired.Rule) r
 	c := report.Claim{
 		Name:      name,
 		Statement: fmt.Sprintf("%s within %.0f ms of the event in user space, at p99", what, answerLimit),
-		Numbers:   map[string]report.Interval{"p99_ms": report.IntervalOf(p99), "slow_steps_ratio": report.IntervalOf(slow)},
+		Numbers:   map[string]report.Interval{"p99_ms": p99, "slow_steps_ratio": slow},
 	}.With(stat.AtMost(slow, slowShare))
 	c.Explanation = "No step has such a time."
 	if len(all) > 0 {

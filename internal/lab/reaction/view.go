@@ -34,7 +34,7 @@ var rows = []page.Column[Figure]{
 }
 
 // millis prints a time in ms. An event that did not happen is printed as ∞.
-func millis(v report.Number) string {
+func millis[F ~float64](v F) string {
 	switch {
 	case math.IsInf(float64(v), 1):
 		return "∞"
@@ -51,7 +51,7 @@ func (s Spread) cell() string {
 	if s.Steps == 0 {
 		return report.Unknown
 	}
-	return millis(s.P50.Estimate) + " / " + millis(s.P99.Estimate)
+	return millis(s.P50.Value) + " / " + millis(s.P99.Value)
 }
 
 func (s Spread) tail() string {

@@ -164,12 +164,12 @@ func Analyse(e Experiment, runs []Run, s Study) Analysis {
 			r.RatiosWarm[mode] = ev.ratios(mode, ExclusiveWarm)
 		}
 		r.RunDelay[mode] = DelayRatio{
-			ToExclusive:     IntervalOf(ev.Ratio(mode, Exclusive, RunDelay)),
-			ToExclusiveWarm: IntervalOf(ev.Ratio(mode, ExclusiveWarm, RunDelay)),
+			ToExclusive:     ev.Ratio(mode, Exclusive, RunDelay),
+			ToExclusiveWarm: ev.Ratio(mode, ExclusiveWarm, RunDelay),
 		}
 		r.Waiting[mode] = DelayRatio{
-			ToExclusive:     IntervalOf(ev.Ratio(mode, Exclusive, Waiting)),
-			ToExclusiveWarm: IntervalOf(ev.Ratio(mode, ExclusiveWarm, Waiting)),
+			ToExclusive:     ev.Ratio(mode, Exclusive, Waiting),
+			ToExclusiveWarm: ev.Ratio(mode, ExclusiveWarm, Waiting),
 		}
 	}
 	r.Blocks = ev.Blocks
@@ -182,13 +182,13 @@ func Analyse(e Experiment, runs []Run, s Study) Analysis {
 	resolution := ev.Resolution(P99)
 	if ev.used[ExclusiveAA] != nil && ev.used[Exclusive] != nil {
 		r.Control = &Control{
-			P99: IntervalOf(resolution.Control), RunDelay: IntervalOf(ev.Ratio(ExclusiveAA, Exclusive, RunDelay)),
+			P99: resolution.Control, RunDelay: ev.Ratio(ExclusiveAA, Exclusive, RunDelay),
 			HalfWidth: Number(resolution.HalfWidth), Bias: Number(resolution.Bias), Resolves: resolution.Fine,
 			Metrics: make(map[string]Resolved),
 		}
 		for _, m := range controlled {
 			c := ev.Resolution(m)
-			r.Control.Metrics[m.Key] = Resolved{IntervalOf(c.Control), Number(c.HalfWidth), Number(c.Bias), c.Fine}
+			r.Control.Metrics[m.Key] = Resolved{c.Control, Number(c.HalfWidth), Number(c.Bias), c.Fine}
 		}
 	}
 	r.Claims = append(r.Claims, s.claims(ev)...)
@@ -220,7 +220,7 @@ func (ev Evidence) Resolution(m Measure) stat.Resolution {
 func (ev Evidence) ratios(mode, baseline Mode) Ratios {
 	out := make(Ratios)
 	for name, m := range Percentiles {
-		out[name] = IntervalOf(ev.Ratio(mode, baseline, m))
+		out[name] = ev.Ratio(mode, baseline, m)
 	}
 	return out
 }

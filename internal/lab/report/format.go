@@ -13,9 +13,9 @@ import (
 const Unknown = "–"
 
 // Change prints a ratio as "+2.8 %", or as "×24.3" if it is 10 or more.
-func Change(ratio Number) string {
+func Change[F ~float64](ratio F) string {
 	switch {
-	case !ratio.Known():
+	case !Number(ratio).Known():
 		return Unknown
 	case ratio >= 1000:
 		return fmt.Sprintf("×%.0f", float64(ratio))
@@ -44,7 +44,7 @@ func Limit(ratio float64) string {
 // Span prints an interval of ratios: "−0.4 … +6.1 %" or "×21.0 … ×33.5".
 func Span(i Interval) string {
 	switch {
-	case !i.Low.Known() || !i.High.Known():
+	case !Number(i.Low).Known() || !Number(i.High).Known():
 		return Unknown
 	case i.High >= 1000:
 		return fmt.Sprintf("×%.0f … ×%.0f", float64(i.Low), float64(i.High))
@@ -56,24 +56,17 @@ func Span(i Interval) string {
 	return percent(float64(i.Low-1)) + " … " + percent(float64(i.High-1)) + " %"
 }
 
-// IsVague reports whether an interval of ratios is so wide that it is useless to
-// print its ends.
-func (i Interval) IsVague() bool {
-	const widest = 50
-	return i.Blocks > 1 && !(i.Low > 0 && i.High/i.Low <= widest)
-}
-
 // FormatRatio prints an estimate and its interval, as a part of a sentence.
 func FormatRatio(i Interval) string {
 	switch {
 	case i.Blocks == 0:
 		return "not measured"
 	case i.Blocks == 1:
-		return Change(i.Estimate) + " (one block: no interval)"
+		return Change(i.Value) + " (one block: no interval)"
 	case i.IsVague():
-		return fmt.Sprintf("%s (%d blocks cannot tell)", Change(i.Estimate), i.Blocks)
+		return fmt.Sprintf("%s (%d blocks cannot tell)", Change(i.Value), i.Blocks)
 	}
-	return fmt.Sprintf("%s (95 %%: %s)", Change(i.Estimate), Span(i))
+	return fmt.Sprintf("%s (95 %%: %s)", Change(i.Value), Span(i))
 }
 
 // Quantity prints an estimate and its interval: "96.3 % (95 %: 95.6 … 96.9)".
@@ -82,21 +75,23 @@ func Quantity(i Interval, factor float64, unit string) string {
 	case i.Blocks == 0:
 		return "not measured"
 	case i.Blocks == 1:
-		return Scaled(i.Estimate, factor, 1) + unit + " (one block: no interval)"
+		return Scaled(i.Value, factor, 1) + unit + " (one block: no interval)"
 	}
-	return fmt.Sprintf("%s%s (95 %%: %s … %s)", Scaled(i.Estimate, factor, 1), unit, Scaled(i.Low, factor, 1), Scaled(i.High, factor, 1))
+	return fmt.Sprintf("%s%s (95 %%: %s … %s)", Scaled(i.Value, factor, 1), unit, Scaled(i.Low, factor, 1), Scaled(i.High, factor, 1))
 }
 
 // FormatNumber prints v with prec decimals, or a dash if v is not known.
-func FormatNumber(v Number, prec int) string {
-	if !v.Known() {
+func FormatNumber[F ~float64](v F, prec int) string {
+	if !Number(v).Known() {
 		return Unknown
 	}
 	return fmt.Sprintf("%.*f", prec, float64(v))
 }
 
 // Scaled prints factor·v.
-func Scaled(v Number, factor float64, prec int) string { return FormatNumber(v*Number(factor), prec) }
+func Scaled[F ~float64](v F, factor float64, prec int) string {
+	return FormatNumber(float64(v)*factor, prec)
+}
 
 // Microseconds prints a latency with a suitable unit.
 func Microseconds(us float64) string {

@@ -1,9 +1,6 @@
 package report
 
 import (
-	"encoding/json"
-	"math"
-
 	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/stat"
 )
@@ -124,24 +121,10 @@ type DelayRatio struct {
 }
 
 // An Interval is an estimate with its confidence interval.
-type Interval struct {
-	Estimate Number `json:"estimate"`
-	Low      Number `json:"low"` // two-sided 95 %
-	High     Number `json:"high"`
-	Lower    Number `json:"lower_bound"` // one-sided 95 %
-	Upper    Number `json:"upper_bound"`
-	// Median is the median of the blocks. Its two-sided 95 % interval is exact.
-	Median     Number `json:"median"`
-	MedianLow  Number `json:"median_low"`
-	MedianHigh Number `json:"median_high"`
-	Blocks     int    `json:"blocks"`
-	Dropped    int    `json:"dropped_blocks,omitempty"` // blocks without a positive value
-}
+type Interval = stat.Estimate
 
-// IntervalOf converts an estimate to the form of result.json.
-func IntervalOf(e stat.Estimate) Interval {
-	return Interval{Number(e.Value), Number(e.Low), Number(e.High), Number(e.Lower), Number(e.Upper), Number(e.Median), Number(e.MedianLow), Number(e.MedianHigh), e.Blocks, e.Dropped}
-}
+// A Number is a measured value. NaN and the infinities are null in JSON.
+type Number = stat.Number
 
 // A Control compares exclusive-aa with exclusive, which are two names for the
 // same mode. A claim about a smaller difference than half the width of this
@@ -185,30 +168,4 @@ type VoidRun struct {
 	Block   int      `json:"block"`
 	Mode    Mode     `json:"mode"`
 	Reasons []string `json:"reasons"`
-}
-
-// A Number is a measured value. NaN and the infinities are null in JSON.
-type Number float64
-
-// Known reports whether n is a number.
-func (n Number) Known() bool { return !math.IsNaN(float64(n)) && !math.IsInf(float64(n), 0) }
-
-// MarshalJSON writes null for a number that is not known.
-func (n Number) MarshalJSON() ([]byte, error) {
-	if !n.Known() {
-		return []byte("null"), nil
-	}
-	return json.Marshal(float64(n))
-}
-
-// UnmarshalJSON reads null as NaN.
-func (n *Number) UnmarshalJSON(data []byte) error {
-	f := math.NaN()
-	if string(data) != "null" {
-		if err := json.Unmarshal(data, &f); err != nil {
-			return err
-		}
-	}
-	*n = Number(f)
-	return nil
 }

@@ -62,7 +62,7 @@ func relativeCell(absolute string, i Interval, m Mode) string {
 	if m == Exclusive || i.Blocks == 0 || absolute == Unknown {
 		return absolute
 	}
-	return fmt.Sprintf("%s (%s)", absolute, Change(i.Estimate))
+	return fmt.Sprintf("%s (%s)", absolute, Change(i.Value))
 }
 
 // intervalCell prints the 95 % interval of a change relative to mode exclusive.

@@ -185,7 +185,7 @@ func (a Analysis) plots() []page.Plot {
 	p99 := Percentiles["p99"]
 	ms := func(us float64) string { return fmt.Sprintf("%.3f ms", us/1e3) }
 	us := func(v float64) string { return fmt.Sprintf("%.3g µs", v) }
-	ratioEnds := func(e stat.Estimate) string { return RatioEnd(IntervalOf(e)) }
+	ratioEnds := RatioEnd
 	levelEnds := func(format func(float64) string) func(stat.Estimate) string {
 		return func(e stat.Estimate) string { return format(e.Value) }
 	}
@@ -236,9 +236,9 @@ func ByChange(v float64) string {
 // RatioEnd prints an estimate and its interval in a short form.
 func RatioEnd(i Interval) string {
 	if i.Blocks < 2 {
-		return Change(i.Estimate)
+		return Change(i.Value)
 	}
-	return Change(i.Estimate) + " [" + strings.TrimSuffix(Span(i), " %") + "]"
+	return Change(i.Value) + " [" + strings.TrimSuffix(Span(i), " %") + "]"
 }
 
 // RatioStrips returns the ratios of modes to a baseline, computed within each block.
