@@ -254,19 +254,20 @@ type Cache struct {
 // HeldCPUs are the CPUs that one pod holds.
 type HeldCPUs struct {
 	UID string `json:"uid"`
-	// Grade is own, seats or pool (docs/scheduling.md).
-	Grade string `json:"grade"`
-	// CPUs are the pod's own CPUs, its seats, or the present CPUs of its pool.
+	// Policy is exclusive, shared or pool (docs/scheduling.md).
+	Policy string `json:"policy"`
+	// CPUs are the pod's exclusive or shared CPUs, or the present CPUs of its pool.
 	CPUs string `json:"cpus"`
-	// Home is set for seats and pools: the CPUs of the cache, NUMA node, socket
-	// or machine in which the pod shares CPUs with others.
-	Home string `json:"home,omitempty"`
-	// Request is the CPU request of the pod, in thousandths of a CPU, for seats and pools.
+	// Domain is set for shared CPUs and pools: the CPUs of the cache, NUMA node,
+	// socket or machine in which the pod shares CPUs with others.
+	Domain string `json:"domain,omitempty"`
+	// Request is the CPU request of the pod, in thousandths of a CPU, for shared
+	// CPUs and pools.
 	Request int64 `json:"request,omitempty"`
-	// Apart is core or numa: other pods with the same demand share the pod's
-	// cores or its NUMA nodes only if they find no other CPUs. Empty: the pod may
-	// share them with all pods.
-	Apart string `json:"apart,omitempty"`
+	// ExclusivePolicy is PCPULevel or NUMANodeLevel: other pods with the same
+	// policy share the pod's cores or its NUMA nodes only if they find no other
+	// CPUs. Empty: the pod may share them with all pods.
+	ExclusivePolicy string `json:"exclusivePolicy,omitempty"`
 	// By is the component that chose the CPUs: scheduler or node.
 	By string `json:"by,omitempty"`
 	// Why is the reason if the node chose the CPUs and not the scheduler.

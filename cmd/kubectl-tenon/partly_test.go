@@ -47,7 +47,7 @@ func TestAUserSeesWhatTheyMayRead(t *testing.T) {
 		"a viewer asks fit for one more":         {viewer, "fit pod/db", []string{"default/db runs on node-1 already", "At most 1 of 1 pod"}, ""},
 		"a viewer asks top":                      {viewer, "top", []string{"node-1  12 of 16  OOOO", "the waiting pods are not checked: forbidden"}, ""},
 		"a viewer asks doctor":                   {viewer, "doctor", []string{"1 node, 1 with a report\n"}, ""},
-		"a viewer asks map":                      {viewer, "map node-1", []string{"not looked at: pods of other namespaces", "A  own    u1  4 CPUs: 0-3"}, ""},
+		"a viewer asks map":                      {viewer, "map node-1", []string{"not looked at: pods of other namespaces", "A  exclusive  u1  4 CPUs: 0-3"}, ""},
 		"without nodes, explain":                 {reader, "explain pod db", []string{"It has 4 CPUs (0-3) of node-1 for itself", role}, ""},
 		"without nodes, top":                     {reader, "top", []string{"nodes without a report are not shown, and of the others only the report: " + noNodes + "\n" + role, "node-1  12 of 16"}, ""},
 		"without nodes, explain a node":          {reader, "explain node node-2", nil, `there is no report of a node "node-2": reports are there of node-1`},

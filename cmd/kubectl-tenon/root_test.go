@@ -27,7 +27,7 @@ const (
 	reports = `{"kind": "NodeReportList", "apiVersion": "tenon.sh/v1alpha1", "items": [{"metadata": {"name": "node-1"}, "status": {"reported": "2026-03-01T11:59:56.000000Z",
 		"batch": {"cpu": {"amount": "7200m", "policy": "usage", "formula": "7200m", "terms": [{"name": "capacity", "amount": "7200m", "text": "45% of 16000m"}]}},
 		"published": {"cpu": "7200m", "reason": "as the agent reports"},
-		"cpus": {"caches": [{"socket": 0, "numa": 0, "l3": 0, "cpus": "0-15"}], "keep": 1, "held": [{"uid": "u1", "grade": "own", "cpus": "0-3", "by": "scheduler"}]}}}]}`
+		"cpus": {"caches": [{"socket": 0, "numa": 0, "l3": 0, "cpus": "0-15"}], "keep": 1, "held": [{"uid": "u1", "policy": "exclusive", "cpus": "0-3", "by": "scheduler"}]}}}]}`
 	pods = `{"kind": "PodList", "apiVersion": "v1", "items": [
 		{"metadata": {"name": "db", "namespace": "default", "uid": "u1", "annotations": {"cpuset-scheduler": "true"}}, "spec": {"nodeName": "node-1", "containers": [{"name": "c", "resources": {"limits": {"cpu": "4"}}}]}},
 		{"metadata": {"name": "db", "namespace": "shop", "uid": "u2", "annotations": {"cpuset-scheduler": "true"}}, "spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "14"}}}]}}]}`
@@ -217,7 +217,7 @@ func TestPagesAreMadeOfNodesAndReports(t *testing.T) {
 		"It has 4 CPUs (0-3) of node-1 for itself":  {"explain", "pod", "db"},
 		"0 of 1 node would take it now":             {"explain", "pod", "shop/db"},
 		"shop/db asks for 14 CPUs of its own":       {"explain", "pod", "db", "-n", "shop"},
-		"A  own    default/db  4 CPUs: 0-3":         {"map", "node-1"},
+		"A  exclusive  default/db  4 CPUs: 0-3":     {"map", "node-1"},
 	} {
 		if out, err := kubectl(t, installed, args...); err != nil || !strings.Contains(out, want) {
 			t.Errorf("kubectl tenon %v: %v\n%s\nwant %q", args, err, out, want)

@@ -68,7 +68,7 @@ func TestWhatUsersOfKubectlTypeWorks(t *testing.T) {
 		"explain pod/db -o json":              `"pod": "default/db"`,
 		"explain node/node-1":                 "\nCPUs for pods: 12 of 16 CPUs open (1 must stay open); 4 owned by 1 pod\n",
 		"explain node no/node-1":              "kubectl tenon map node-1\n",
-		"map node/node-1":                     "A  own    default/db  4 CPUs: 0-3",
+		"map node/node-1":                     "A  exclusive  default/db  4 CPUs: 0-3",
 		"top -A":                              "node-1  12 of 16  OOOO",
 		"doctor --all-namespaces":             "cpus         tenond binds CPUs: node-1",
 		"fit -f " + file + " -n shop":         "shop/p ",

@@ -24,9 +24,9 @@ import (
 	"tenon.sh/tenon/internal/cluster/cpureport"
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/decide/cpus/hold"
-	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 	"tenon.sh/tenon/scheduler/inprocess"
@@ -123,7 +123,7 @@ func (b *bed) check(before, after *corev1.Pod) {
 		if p == nil || p.Spec.NodeName == "" {
 			return
 		}
-		c, _, _ := kube.ContractOf(p)
+		c, _, _ := kube.ChoiceOf(p)
 		for cpu := range c.CPUs.All() {
 			visit(fmt.Sprintf("CPU %d of %s", cpu, p.Spec.NodeName))
 		}
@@ -172,7 +172,7 @@ func (b *bed) agents() {
 			had[name] = hold.Previous{Own: g.Of, Shared: g.Shared}
 			r := place.Report{Topology: sixteenCPUs, Keep: 1, Reserved: reserved}
 			for id, set := range g.Of {
-				r.Held = append(r.Held, place.Held{UID: place.UID(id), Hold: pick.Hold{Grade: pick.Own, CPUs: set}})
+				r.Held = append(r.Held, place.Held{UID: place.UID(id), Hold: cpus.Allocation{Policy: cpus.Exclusive, CPUs: set}})
 			}
 			for id, h := range g.Shared {
 				r.Held = append(r.Held, place.Held{UID: place.UID(id), Hold: h})

@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/cpus"
 )
 
 const stateKey fwk.StateKey = Name
@@ -108,7 +108,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 		return nil, fwk.AsStatus(err)
 	}
 	c := &cycle{
-		pod: place.Pod{UID: place.UID(pod.UID), Demand: demand}, answers: p.keeper.views.Load().answersTo(demand.Claim), failed: &waiter{},
+		pod: place.Pod{UID: place.UID(pod.UID), Request: demand}, answers: p.keeper.views.Load().answersTo(demand.Request), failed: &waiter{},
 	}
 	state.Write(stateKey, c)
 	p.now.Store(&currentCycle{state, c})
@@ -127,15 +127,15 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 	}
 	if len(c.trials) > 0 {
 		if t := c.trials[node.Node().Name]; t != nil {
-			return refusal(t.view.Room(&c.pod.Demand))
+			return refusal(t.view.Room(&c.pod.Request))
 		}
 	}
 	if back := c.back[node.Node().Name]; len(back) > 0 {
 		view, why := p.keeper.viewWithBack(node, c.pod.UID, back)
-		if why != pick.Fits {
+		if why != cpus.Fits {
 			return refusal(why)
 		}
-		return refusal(view.Room(&c.pod.Demand))
+		return refusal(view.Room(&c.pod.Request))
 	}
 	answer := p.keeper.answer(c, node.Node())
 	if answer.Fits() {
@@ -143,11 +143,11 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 	}
 	// The pod waits from now on. The keeper does not wake it for CPUs that were
 	// freed before.
-	c.failed.Do(func() { c.failed.doubts = p.keeper.addWaiting(pod, c.pod.Demand, answer.Reason()) })
+	c.failed.Do(func() { c.failed.doubts = p.keeper.addWaiting(pod, c.pod.Request, answer.Code()) })
 	name := node.Node().Name
 	ended, doubtful := pod.Status.NominatedNodeName == name || state.IsPodGroupSchedulingCycle(), slices.Contains(c.failed.doubts, name)
 	if !ended && !doubtful {
-		return refusal(p.keeper.answer(c, node.Node()).Reason())
+		return refusal(p.keeper.answer(c, node.Node()).Code())
 	}
 	view := p.keeper.view(name)
 	if ended {
@@ -156,7 +156,7 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 	if doubtful {
 		view = view.Without(c.pod.UID)
 	}
-	return refusal(view.Room(&c.pod.Demand))
+	return refusal(view.Room(&c.pod.Request))
 }
 
 // refusal returns a status for a reason. It makes a new status each time, because
@@ -167,14 +167,14 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 // another reason, and the message would change with each attempt. A constant
 // also saves the building of texts for thousands of nodes. kubectl tenon explain
 // pod prints the numbers of each node (place.View.Explain).
-func refusal(why place.Reason) *fwk.Status {
+func refusal(why cpus.Code) *fwk.Status {
 	switch why {
-	case pick.Fits:
+	case cpus.Fits:
 		return nil
-	case place.NoReport, place.Stale, place.OtherManager, pick.NoDemand, pick.NotWhole:
-		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, string(why)) // a preemption does not help
+	case cpus.NoReport, cpus.Stale, cpus.OtherManager, cpus.NoDemand, cpus.NotWhole:
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why.Text()) // a preemption does not help
 	}
-	return fwk.NewStatus(fwk.Unschedulable, string(why))
+	return fwk.NewStatus(fwk.Unschedulable, why.Text())
 }
 
 // PreScore asks all nodes for their answers at once. Score would ask them one by
@@ -224,7 +224,7 @@ func (p *Plugin) NormalizeScore(_ context.Context, state fwk.CycleState, _ *core
 		if inOrder {
 			scores[i].Score = rating(c.rated[i])
 		} else {
-			scores[i].Score = rating(p.keeper.view(scores[i].Name).Answer(&c.pod.Demand))
+			scores[i].Score = rating(p.keeper.view(scores[i].Name).Answer(&c.pod.Request))
 		}
 	}
 	return nil

@@ -8,9 +8,11 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/cpureport"
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/stored"
 	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/cpus"
 )
 
 // podChanged handles a new or changed pod. The scheduler's informer leaves out
@@ -38,9 +40,9 @@ func (k *keeper) podChanged(before, after any) {
 		return
 	}
 	demand, asks := demandOf(stored.InForce(p))
-	var contract place.Contract
+	var choice cpus.Choice // zero: the node chooses the CPUs in the same way as this scheduler
 	if asks {
-		contract = contractOf(p)
+		choice, _, _ = kube.ChoiceOf(p)
 	}
 	uid := uidOf(p)
 	k.mu.Lock()
@@ -51,7 +53,7 @@ func (k *keeper) podChanged(before, after any) {
 	}
 	node, known := k.ledger.Node(uid)
 	doubts := k.ledger.Doubts(uid)
-	news := k.ledger.Bound(place.Pod{UID: uid, Demand: demand}, p.Spec.NodeName, contract)
+	news := k.ledger.Bound(place.Pod{UID: uid, Request: demand}, p.Spec.NodeName, choice)
 	delete(k.failed, p.UID)
 	delete(k.nominees, p.UID)
 	if !news { // most pods: this scheduler bound the pod as it was reserved
@@ -185,7 +187,7 @@ func (k *keeper) withoutReport(node string) {
 		k.forget(node)
 		return
 	}
-	k.ledger.CloseNode(node, place.NoReport)
+	k.ledger.CloseNode(node, cpus.NoReport)
 	k.publish(node)
 }
 
@@ -207,19 +209,19 @@ func (k *keeper) reportChanged(o any) {
 	if s.sequence == r.Status.Sequence && s.run == r.Status.Run {
 		return
 	}
-	cpus := r.Status.CPUs
-	repeats := s.cpus != nil && cpus != nil && !s.stale && equal(cpus, s.cpus)
-	*s = sighting{sequence: r.Status.Sequence, run: r.Status.Run, changed: k.now(), cpus: cpus, moved: s.moved}
+	reported := r.Status.CPUs
+	repeats := s.cpus != nil && reported != nil && !s.stale && equal(reported, s.cpus)
+	*s = sighting{sequence: r.Status.Sequence, run: r.Status.Run, changed: k.now(), cpus: reported, moved: s.moved}
 	switch {
 	case repeats:
 		return
-	case cpus == nil:
-		k.ledger.CloseNode(r.Name, place.NoReport)
+	case reported == nil:
+		k.ledger.CloseNode(r.Name, cpus.NoReport)
 	default:
-		report, err := readCPUs(cpus)
+		report, err := cpureport.Read(reported)
 		if err != nil {
 			s.cpus = nil
-			k.ledger.CloseNode(r.Name, place.NoReport)
+			k.ledger.CloseNode(r.Name, cpus.NoReport)
 			k.log.Error(err, "The report of a node cannot be read", "node", r.Name)
 			break
 		}

@@ -12,8 +12,8 @@ import (
 
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/kube"
-	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -151,7 +151,7 @@ func mirror(uid string) *corev1.Pod {
 
 // withStaticPod returns the report of node n with the static pod of mirror.
 func withStaticPod(sequence int64) *v1alpha1.NodeReport {
-	return machine("n", sequence, 2, 4, place.Held{UID: "8f3e", Hold: pick.Hold{Grade: pick.Own, CPUs: unit.CPUSetOf(0, 1, 2, 8, 9, 10)}})
+	return machine("n", sequence, 2, 4, place.Held{UID: "8f3e", Hold: cpus.Allocation{Policy: cpus.Exclusive, CPUs: unit.CPUSetOf(0, 1, 2, 8, 9, 10)}})
 }
 
 // TestAStaticPodHoldsItsCPUsOnce follows a static pod of six CPUs on a node of

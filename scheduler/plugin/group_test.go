@@ -9,8 +9,8 @@ import (
 
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/kube"
-	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -174,11 +174,11 @@ func TestAGroupPreemptionSparesPodsBesideWhichItHasRoom(t *testing.T) {
 		"the node refuses a pod": {
 			[]*corev1.Pod{own("m", 4)}, []*corev1.Pod{own("refused", 5), own("other", 4)},
 			func(b *bench, _, _ []*corev1.Pod) {
-				cpus, err := unit.ParseCPUSet("4-5,12-13")
+				set, err := unit.ParseCPUSet("4-5,12-13")
 				if err != nil {
 					t.Fatal(err)
 				}
-				r := machine("n", 2, 1, 8, place.Held{UID: "other", Hold: pick.Hold{Grade: pick.Own, CPUs: cpus}})
+				r := machine("n", 2, 1, 8, place.Held{UID: "other", Hold: cpus.Allocation{Policy: cpus.Exclusive, CPUs: set}})
 				r.Status.CPUs.Reserved, r.Status.CPUs.Refused = "0-3,8-11", []v1alpha1.RefusedCPUs{{UID: "refused", Why: "too few CPUs"}}
 				b.keeper.reportChanged(r)
 			}, "refused",
@@ -245,11 +245,11 @@ func TestANominatedPodCountsBesideAPodThatIsPutBack(t *testing.T) {
 	if !r.reprieve(ended) {
 		t.Fatal("it does not fit")
 	}
-	for cpus, want := range map[int]string{4: "", 5: string(pick.LastOpen)} {
+	for n, want := range map[int]string{4: "", 5: cpus.LastOpen.Text()} {
 		s := r.states[0].Clone()
-		b.AddPod(t.Context(), s, r.members[0], podInfo{pod: pinned("nominated", cpus, 100)}, r.node())
+		b.AddPod(t.Context(), s, r.members[0], podInfo{pod: pinned("nominated", n, 100)}, r.node())
 		if why := b.Filter(t.Context(), s, r.members[0], r.node()).Message(); why != want {
-			t.Errorf("beside 3 and %d CPUs: %q, want %q", cpus, why, want)
+			t.Errorf("beside 3 and %d CPUs: %q, want %q", n, why, want)
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/cpus"
 )
 
 // An index finds the present view of a node. For each pod, the scheduler
@@ -29,7 +29,7 @@ type index struct {
 	mu    sync.RWMutex
 	names map[string]int32 // the positions of the nodes
 	used  int32            // number of positions in use or used before
-	sets  map[pick.Claim]*answers
+	sets  map[cpus.Request]*answers
 	turn  uint64 // number of demands that have requested their answers
 	// changes is the number of changes of all views. changed stores the positions
 	// of the last changes: change i was at position changed[i%len(changed)].
@@ -74,7 +74,7 @@ func newIndex(size int) *index {
 		n *= 2
 	}
 	return &index{
-		slots: make([]slot, size), hints: make([]atomic.Uint32, n), seed: maphash.MakeSeed(), names: map[string]int32{}, sets: map[pick.Claim]*answers{},
+		slots: make([]slot, size), hints: make([]atomic.Uint32, n), seed: maphash.MakeSeed(), names: map[string]int32{}, sets: map[cpus.Request]*answers{},
 		changed: make([]int32, max(size, recent)), // to count after so many changes costs no more than to count all nodes
 	}
 }
@@ -224,7 +224,7 @@ func (x *index) isRight(p int) bool {
 
 // answersTo returns the answers to a claim, for a pod whose cycle begins. The
 // index stores the answers to the last claims.
-func (x *index) answersTo(c pick.Claim) *answers {
+func (x *index) answersTo(c cpus.Request) *answers {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.turn++
@@ -241,7 +241,7 @@ func (x *index) answersTo(c pick.Claim) *answers {
 }
 
 func (x *index) dropOldest() {
-	var oldest pick.Claim
+	var oldest cpus.Request
 	least := x.turn
 	for c, a := range x.sets {
 		if a.turn < least {
@@ -253,7 +253,7 @@ func (x *index) dropOldest() {
 
 // answerOf returns the answer of a node to a demand. The claim of the demand
 // must be the claim of the answers.
-func (a *answers) answerOf(n *corev1.Node, d *place.Demand) place.Answer {
+func (a *answers) answerOf(n *corev1.Node, d *cpus.PodRequest) place.Answer {
 	at := a.index.find(n)
 	if at < 0 {
 		return noView.Answer(d)
@@ -262,7 +262,7 @@ func (a *answers) answerOf(n *corev1.Node, d *place.Demand) place.Answer {
 }
 
 // answersOf returns the answers of nodes to a demand, in the order of the nodes.
-func (a *answers) answersOf(nodes []fwk.NodeInfo, d *place.Demand) []place.Answer {
+func (a *answers) answersOf(nodes []fwk.NodeInfo, d *cpus.PodRequest) []place.Answer {
 	all, at := make([]place.Answer, len(nodes)), int32(-1)
 	for i, n := range nodes {
 		if at = a.index.findAfter(at, n.Node()); at < 0 {
@@ -275,7 +275,7 @@ func (a *answers) answersOf(nodes []fwk.NodeInfo, d *place.Demand) []place.Answe
 }
 
 // at returns the answer of the node at a position.
-func (a *answers) at(at int32, d *place.Demand) place.Answer {
+func (a *answers) at(at int32, d *cpus.PodRequest) place.Answer {
 	s := &a.index.slots[at]
 	changes := s.changes.Load() // must be read before the view
 	if cell := a.cells[at].Load(); cell>>low == changes && cell&(1<<low-1) != 0 {
@@ -288,7 +288,7 @@ func (a *answers) at(at int32, d *place.Demand) place.Answer {
 
 // fitsEverywhere reports whether the demand fits on all nodes of the index, if their
 // number is n. It returns false if this is not known, because the claim is rare.
-func (a *answers) fitsEverywhere(d *place.Demand, n int) bool {
+func (a *answers) fitsEverywhere(d *cpus.PodRequest, n int) bool {
 	x := a.index
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -314,7 +314,7 @@ func (a *answers) fitsEverywhere(d *place.Demand, n int) bool {
 
 // count adds the node at a position to the refusals if it refuses the demand.
 // The caller holds the lock of the index.
-func (a *answers) count(at int32, d *place.Demand) {
+func (a *answers) count(at int32, d *cpus.PodRequest) {
 	refuses := a.index.slots[at].view.Load() != noView && !a.at(at, d).Fits()
 	switch {
 	case refuses == a.refusing[at]:

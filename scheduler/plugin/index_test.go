@@ -11,8 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/cluster/cpureport"
 	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/cpus"
 )
 
 func object(name string) *corev1.Node { return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }
@@ -22,7 +23,7 @@ func object(name string) *corev1.Node { return &corev1.Node{ObjectMeta: metav1.O
 func viewsOf(t *testing.T, n int) []*place.View {
 	t.Helper()
 	l := place.New()
-	report, err := readCPUs(machine("n", 1, 2, 4).Status.CPUs)
+	report, err := cpureport.Read(machine("n", 1, 2, 4).Status.CPUs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +31,7 @@ func viewsOf(t *testing.T, n int) []*place.View {
 	l.Learn("n", report)
 	for i := range n {
 		all = append(all, l.View("n"))
-		l.Reserve(place.Pod{UID: place.UID(fmt.Sprint(i)), Demand: owns(1 + i%3)}, "n")
+		l.Reserve(place.Pod{UID: place.UID(fmt.Sprint(i)), Request: owns(1 + i%3)}, "n")
 		if i%4 == 3 {
 			l.Release(place.UID(fmt.Sprint(i / 2)))
 		}
@@ -38,7 +39,9 @@ func viewsOf(t *testing.T, n int) []*place.View {
 	return all
 }
 
-func owns(n int) place.Demand { return place.Demand{Claim: pick.Claim{Grade: pick.Own, CPUs: n}} }
+func owns(n int) cpus.PodRequest {
+	return cpus.PodRequest{Request: cpus.Request{Policy: cpus.Exclusive, CPUs: n}}
+}
 
 // TestAnswersAreThoseOfTheViews compares the answers of the index with those of
 // the views. Nodes are added, changed and removed, and get new objects. There
@@ -70,7 +73,7 @@ func TestAnswersAreThoseOfTheViews(t *testing.T) {
 			present[name] = v
 		case 5:
 			n := 1 + rnd.IntN(maxSets+8)
-			asked[n] = x.answersTo(owns(n).Claim)
+			asked[n] = x.answersTo(owns(n).Request)
 		default:
 			o := objects[name]
 			if o == nil {
@@ -86,7 +89,7 @@ func TestAnswersAreThoseOfTheViews(t *testing.T) {
 			for n, a := range asked {
 				d := owns(n)
 				if got := a.answerOf(o, &d); got != want.Answer(&d) {
-					t.Fatalf("%s, %d CPUs: %q, want %q", name, n, got.Reason(), want.Room(&d))
+					t.Fatalf("%s, %d CPUs: %q, want %q", name, n, got.Code(), want.Room(&d))
 				}
 				kept = max(kept, len(x.sets))
 				break
@@ -105,14 +108,14 @@ func TestRefusalsAreCounted(t *testing.T) {
 	views, d := viewsOf(t, 30), owns(1)
 	present := map[string]*place.View{}
 	x, known, missed := newIndex(minSize), 0, 0
-	a, quiet := x.answersTo(d.Claim), 0
+	a, quiet := x.answersTo(d.Request), 0
 	put := func(name string, v *place.View) {
 		if present[name] = v; x.put(name, v) {
 			return
 		}
 		x = x.enlarge() // each node that comes again has a new position
 		x.put(name, v)
-		a, quiet = x.answersTo(d.Claim), 0
+		a, quiet = x.answersTo(d.Request), 0
 	}
 	for range 20_000 {
 		if quiet++; rnd.IntN(2000) == 0 {
@@ -126,12 +129,12 @@ func TestRefusalsAreCounted(t *testing.T) {
 		case rnd.IntN(5) == 0:
 			x.remove(name)
 			delete(present, name)
-		case v.Room(&d) == pick.Fits || rnd.IntN(20) == 0:
+		case v.Room(&d) == cpus.Fits || rnd.IntN(20) == 0:
 			put(name, v)
 		}
 		room := true
 		for _, v := range present {
-			room = room && v.Room(&d) == pick.Fits
+			room = room && v.Room(&d) == cpus.Fits
 		}
 		switch everywhere := a.fitsEverywhere(&d, len(present)); {
 		case everywhere && !room:
@@ -160,7 +163,7 @@ func TestAnAnswerAfterAChangeIsNew(t *testing.T) {
 		nodes[i] = object(fmt.Sprint("node-", i))
 		x.put(nodes[i].Name, views[0])
 	}
-	a := x.answersTo(d.Claim)
+	a := x.answersTo(d.Request)
 	var ended atomic.Bool
 	var readers sync.WaitGroup
 	for r := range 3 {
@@ -175,7 +178,7 @@ func TestAnAnswerAfterAChangeIsNew(t *testing.T) {
 		n, v := nodes[rnd.IntN(len(nodes))], views[rnd.IntN(len(views))]
 		x.put(n.Name, v)
 		if got := a.answerOf(n, &d); got != v.Answer(&d) {
-			t.Errorf("%s: %q after a change, want %q", n.Name, got.Reason(), v.Room(&d))
+			t.Errorf("%s: %q after a change, want %q", n.Name, got.Code(), v.Room(&d))
 			break
 		}
 	}
@@ -217,7 +220,7 @@ func TestAnswersOfManyAreThoseOfEach(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(11, 12))
 	views, d := viewsOf(t, 30), owns(4)
 	x := newIndex(256)
-	a := x.answersTo(d.Claim)
+	a := x.answersTo(d.Request)
 	var nodes []fwk.NodeInfo
 	for i := range 40 {
 		nodes = append(nodes, named(fmt.Sprint("node-", i)))
@@ -234,14 +237,14 @@ func TestAnswersOfManyAreThoseOfEach(t *testing.T) {
 		default:
 			if int(x.used) == len(x.slots) {
 				x = x.enlarge()
-				a = x.answersTo(d.Claim)
+				a = x.answersTo(d.Request)
 			}
 			x.put(nodes[i].Node().Name, views[rnd.IntN(len(views))])
 		}
 		some := nodes[rnd.IntN(5) : 30+rnd.IntN(10)]
 		for i, got := range a.answersOf(some, &d) {
 			if want := x.viewByName(some[i].Node().Name).Answer(&d); got != want {
-				t.Fatalf("%s: %q, want %q", some[i].Node().Name, got.Reason(), want.Reason())
+				t.Fatalf("%s: %q, want %q", some[i].Node().Name, got.Code(), want.Code())
 			}
 		}
 		for i, n := range some[1:] {

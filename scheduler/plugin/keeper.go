@@ -18,8 +18,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"tenon.sh/tenon/api/v1alpha1"
-	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/cpus"
 )
 
 // keeper maintains the ledger of the cluster. It watches pods and reports. When
@@ -81,7 +81,7 @@ func newKeeper(queue fwk.PodActivator, stale time.Duration) *keeper {
 	k := &keeper{
 		stale: stale, queue: queue, log: klog.Background().WithName(Name), now: time.Now, ledger: place.New(),
 		nodes: map[string]bool{}, seen: map[string]*sighting{}, doubts: map[doubt]time.Time{}, failed: map[types.UID]waitingPod{},
-		nominees: map[types.UID]bool{}, freed: map[string]bool{}, rooms: map[string]uint64{}, counts: counts{refused: map[place.Reason]int{}}, waker: make(chan struct{}, 1),
+		nominees: map[types.UID]bool{}, freed: map[string]bool{}, rooms: map[string]uint64{}, counts: counts{refused: map[cpus.Code]int{}}, waker: make(chan struct{}, 1),
 	}
 	k.begun = k.now()
 	k.views.Store(newIndex(minSize))
@@ -171,16 +171,16 @@ func (k *keeper) view(node string) *place.View { return k.views.Load().viewByNam
 // no lock.
 func (k *keeper) answer(c *cycle, n *corev1.Node) place.Answer {
 	if x := k.views.Load(); x != c.answers.index { // nodes were added during the cycle
-		return x.viewByObject(n).Answer(&c.pod.Demand)
+		return x.viewByObject(n).Answer(&c.pod.Request)
 	}
-	return c.answers.answerOf(n, &c.pod.Demand)
+	return c.answers.answerOf(n, &c.pod.Request)
 }
 
 // answers returns the answers of the nodes to the demand of a cycle, in the
 // order of the nodes.
 func (k *keeper) answers(c *cycle, nodes []fwk.NodeInfo) []place.Answer {
 	if k.views.Load() == c.answers.index {
-		return c.answers.answersOf(nodes, &c.pod.Demand)
+		return c.answers.answersOf(nodes, &c.pod.Request)
 	}
 	all := make([]place.Answer, len(nodes))
 	for i, n := range nodes {
@@ -197,7 +197,7 @@ func (k *keeper) fitsEverywhere(c *cycle, n int) bool {
 	k.mu.Lock()
 	free := len(k.failed) == 0 && len(k.nominees) == 0
 	k.mu.Unlock()
-	return free && k.views.Load() == c.answers.index && c.answers.fitsEverywhere(&c.pod.Demand, n)
+	return free && k.views.Load() == c.answers.index && c.answers.fitsEverywhere(&c.pod.Request, n)
 }
 
 // publish makes readers see the present state of a node. The caller holds k.mu.
@@ -228,7 +228,7 @@ func (k *keeper) forget(node string) {
 // nodes after an uncertain bind: if that bind succeeded, the API server refuses
 // a second one. In a trial of a PodGroup, trial is the node. A bound pod that
 // is missing in the list of that node then holds nothing.
-func (k *keeper) reserve(p place.Pod, node string, trial fwk.NodeInfo) (place.Contract, place.Reason) {
+func (k *keeper) reserve(p place.Pod, node string, trial fwk.NodeInfo) (place.Contract, cpus.Code) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	before, doubtful := k.ledger.View(node), slices.Contains(k.ledger.Doubts(p.UID), node)
@@ -239,12 +239,12 @@ func (k *keeper) reserve(p place.Pod, node string, trial fwk.NodeInfo) (place.Co
 		k.publish(node)
 	}
 	switch {
-	case why == pick.Fits:
+	case why == cpus.Fits:
 		delete(k.failed, types.UID(p.UID))
 	case trial != nil:
-		if c, next := k.ledger.Rehearse(p, node, listPods(trial)); next == pick.Fits {
+		if c, next := k.ledger.Rehearse(p, node, listPods(trial)); next == cpus.Fits {
 			k.publish(node)
-			return c, pick.Fits
+			return c, cpus.Fits
 		}
 	}
 	return c, why
@@ -340,7 +340,7 @@ func (k *keeper) sweep() {
 	for node, s := range k.seen {
 		if s.cpus != nil && !s.stale && now.Sub(s.changed) > k.stale {
 			s.stale = true
-			k.ledger.CloseNode(node, place.Stale)
+			k.ledger.CloseNode(node, cpus.Stale)
 			k.publish(node)
 			k.log.Info("The report of a node is too old: it takes no more pods that ask for CPUs", "node", node, "unchanged", now.Sub(s.changed))
 		}

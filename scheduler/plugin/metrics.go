@@ -7,14 +7,14 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
-	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/cpus"
 )
 
 // counts are numbers of events, which the keeper counts for the metrics.
 type counts struct {
-	refused map[place.Reason]int // attempts to schedule a pod, by the reason of the first node that had no CPUs for it
-	moved   int                  // pods whose node reported other CPUs than were chosen
+	refused map[cpus.Code]int // attempts to schedule a pod, by the reason of the first node that had no CPUs for it
+	moved   int               // pods whose node reported other CPUs than were chosen
 }
 
 // movedPods returns the pods that, according to a report, own other CPUs than
@@ -25,7 +25,7 @@ func (k *keeper) movedPods(r place.Report, before map[place.UID]bool) map[place.
 	for i := range r.Held {
 		h := &r.Held[i]
 		c, _, known := k.ledger.Contract(h.UID)
-		if !known || h.Hold.Grade != pick.Own || c.CPUs.Empty() || c.CPUs == h.Hold.CPUs {
+		if !known || h.Hold.Policy != cpus.Exclusive || c.CPUs.Empty() || c.CPUs == h.Hold.CPUs {
 			continue
 		}
 		if now == nil {
@@ -109,7 +109,7 @@ func (k *keeper) collect(to chan<- metrics.Metric) {
 	defer k.mu.Unlock()
 	gauge(waitingDesc, len(k.failed))
 	for why, n := range k.counts.refused {
-		to <- metrics.NewLazyConstMetric(refusedDesc, metrics.CounterValue, float64(n), string(why))
+		to <- metrics.NewLazyConstMetric(refusedDesc, metrics.CounterValue, float64(n), why.Text())
 	}
 	to <- metrics.NewLazyConstMetric(movedDesc, metrics.CounterValue, float64(k.counts.moved))
 }

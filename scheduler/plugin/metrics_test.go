@@ -11,8 +11,8 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
 
-	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -29,7 +29,7 @@ func TestTheMetricsSayWhatIsOwnedStrandedAndRefused(t *testing.T) {
 			other = other.With(c)
 		}
 	}
-	b.keeper.reportChanged(machine("n", 2, 2, 4, place.Held{UID: place.UID(moved.UID), Hold: pick.Hold{Grade: pick.Own, CPUs: other}}))
+	b.keeper.reportChanged(machine("n", 2, 2, 4, place.Held{UID: place.UID(moved.UID), Hold: cpus.Allocation{Policy: cpus.Exclusive, CPUs: other}}))
 	keepers.Lock()
 	before := keepers.of
 	keepers.of = map[informers.SharedInformerFactory]*keeper{b.handle.factory: b.keeper}

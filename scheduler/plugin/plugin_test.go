@@ -21,9 +21,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"tenon.sh/tenon/internal/cluster/kube"
-	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
-	"tenon.sh/tenon/internal/model/unit"
+	"tenon.sh/tenon/internal/model/cpus"
 )
 
 func TestAPodGetsItsCPUsInTheBinding(t *testing.T) {
@@ -50,7 +49,7 @@ func TestAPodGetsItsCPUsInTheBinding(t *testing.T) {
 	if n := len(b.handle.client.Actions()); n != 1 {
 		t.Errorf("%d requests, want the binding alone: %v", n, b.handle.client.Actions())
 	}
-	c, given, faults := kube.ContractOf(bound(p, "n", sent.Annotations))
+	c, given, faults := kube.ChoiceOf(bound(p, "n", sent.Annotations))
 	if !given || len(faults) > 0 || c.CPUs.Len() != 4 || c.CPUs != cycleOf(s).contract.CPUs {
 		t.Errorf("the pod says %+v, %v", c, faults)
 	}
@@ -58,7 +57,7 @@ func TestAPodGetsItsCPUsInTheBinding(t *testing.T) {
 	if why != "" || !cycleOf(other).contract.CPUs.Intersect(c.CPUs).Empty() {
 		t.Errorf("beside %v: %v %s", c.CPUs, cycleOf(other).contract.CPUs, why)
 	}
-	if _, why = b.tryNode(pinned("c", 8, 100), "n"); why != string(pick.LastOpen) {
+	if _, why = b.tryNode(pinned("c", 8, 100), "n"); why != cpus.LastOpen.Text() {
 		t.Errorf("8 of the last 8, of which one stays open: %q", why)
 	}
 }
@@ -74,7 +73,7 @@ func TestPodsWithTheSameExclusivePolicyAreApart(t *testing.T) {
 		return p
 	}
 	core := func(p *corev1.Pod) int {
-		c, _, _ := kube.ContractOf(p)
+		c, _, _ := kube.ChoiceOf(p)
 		for cpu := range c.CPUs.All() {
 			return int(cpu) % 2 // CPUs 0 and 2 are siblings
 		}
@@ -326,7 +325,7 @@ func TestAnOldReportTakesTheNodeOut(t *testing.T) {
 	b.keeper.reportChanged(machine("n", 1, 1, 4)) // a relist without a new report
 	b.now = b.now.Add(defaultStale)
 	b.keeper.sweep()
-	if _, why := b.tryNode(pinned("a", 2, 100), "n"); why != string(place.Stale) {
+	if _, why := b.tryNode(pinned("a", 2, 100), "n"); why != cpus.Stale.Text() {
 		t.Errorf("a silent agent: %q", why)
 	}
 	if !b.keeper.view("n").Has(place.UID(there.UID)) {
@@ -337,13 +336,13 @@ func TestAnOldReportTakesTheNodeOut(t *testing.T) {
 		t.Errorf("it reports again: %s", why)
 	}
 	b.keeper.reportDeleted(machine("n", 2, 1, 4))
-	if _, why := b.tryNode(pinned("b", 2, 100), "n"); why != string(place.NoReport) {
+	if _, why := b.tryNode(pinned("b", 2, 100), "n"); why != cpus.NoReport.Text() {
 		t.Errorf("no report: %q", why)
 	}
 	broken := machine("n", 3, 1, 4)
 	broken.Status.CPUs.Cores = "?"
 	b.keeper.reportChanged(broken)
-	if _, why := b.tryNode(pinned("b", 2, 100), "n"); why != string(place.NoReport) {
+	if _, why := b.tryNode(pinned("b", 2, 100), "n"); why != cpus.NoReport.Text() {
 		t.Errorf("a report that cannot be read: %q", why)
 	}
 }
@@ -506,12 +505,12 @@ func TestABatchIsRatedAfterSkippedScores(t *testing.T) {
 	}
 }
 
-// TestASignatureNamesTheWholeClaim changes each field of a claim.
-func TestASignatureNamesTheWholeClaim(t *testing.T) {
-	var zero pick.Claim
+// TestASignatureNamesTheWholeRequest changes each field of a request.
+func TestASignatureNamesTheWholeRequest(t *testing.T) {
+	var zero cpus.Request
 	seen := map[string]string{signature(&zero): "none"}
-	for i := range reflect.TypeFor[pick.Claim]().NumField() {
-		c, name := zero, reflect.TypeFor[pick.Claim]().Field(i).Name
+	for i := range reflect.TypeFor[cpus.Request]().NumField() {
+		c, name := zero, reflect.TypeFor[cpus.Request]().Field(i).Name
 		switch f := reflect.ValueOf(&c).Elem().Field(i); f.Kind() {
 		case reflect.Bool:
 			f.SetBool(true)
@@ -520,10 +519,7 @@ func TestASignatureNamesTheWholeClaim(t *testing.T) {
 		case reflect.Int, reflect.Int64:
 			f.SetInt(11)
 		default:
-			if f.Type() != reflect.TypeFor[unit.CPUSet]() {
-				t.Fatalf("%s is of a type that this test does not know", name)
-			}
-			f.Set(reflect.ValueOf(unit.CPUSetOf(1)))
+			t.Fatalf("%s is of a type that this test does not know", name)
 		}
 		text := signature(&c)
 		if with, twice := seen[text]; twice {
@@ -575,7 +571,7 @@ func TestTheHandlersFollowTheCluster(t *testing.T) {
 	b.handle.factory.Start(t.Context().Done())
 	b.Plugin = p
 	waiting := pinned("a", 4, 100)
-	if _, why := b.tryNode(waiting, "n"); why != string(pick.LastOpen) {
+	if _, why := b.tryNode(waiting, "n"); why != cpus.LastOpen.Text() {
 		t.Fatalf("beside a pod without a contract: %q", why)
 	}
 	if err := b.handle.client.CoreV1().Pods("default").Delete(t.Context(), "there", metav1.DeleteOptions{}); err != nil {

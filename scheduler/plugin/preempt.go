@@ -10,8 +10,8 @@ import (
 
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/stored"
-	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/cpus"
 )
 
 // A trial is a node with pods added or removed.
@@ -28,7 +28,7 @@ func (t *trial) look() {
 		t.view = t.view.Without(t.less...)
 	}
 	for _, p := range t.more {
-		t.view = t.view.With(p, place.Contract{})
+		t.view = t.view.With(p, cpus.Choice{})
 	}
 }
 
@@ -90,7 +90,7 @@ func (p *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 	}
 	if isListed(state, added) {
 		if demand, asks := demandOf(stored.InForce(added.GetPod())); asks {
-			c.putBack(node.Node().Name, place.Pod{UID: uid, Demand: demand})
+			c.putBack(node.Node().Name, place.Pod{UID: uid, Request: demand})
 		}
 		return nil
 	}
@@ -98,7 +98,7 @@ func (p *Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 	if i := slices.Index(t.less, uid); i >= 0 {
 		t.less = slices.Delete(t.less, i, i+1)
 	} else if demand, asks := demandOf(added.GetPod()); asks && !t.base.Has(uid) && !p.keeper.knows(uid, node.Node().Name) {
-		t.more = append(t.more, place.Pod{UID: uid, Demand: demand})
+		t.more = append(t.more, place.Pod{UID: uid, Request: demand})
 	}
 	t.look()
 	return nil
@@ -143,7 +143,7 @@ func (k *keeper) viewWithoutEnded(n fwk.NodeInfo) *place.View {
 // back. If its CPUs did not count, the scheduler would find room beside this
 // pod, and end another one in its place. If there is no room for such a pod, the
 // result contains the reason.
-func (k *keeper) viewWithBack(n fwk.NodeInfo, uid place.UID, back []place.Pod) (*place.View, place.Reason) {
+func (k *keeper) viewWithBack(n fwk.NodeInfo, uid place.UID, back []place.Pod) (*place.View, cpus.Code) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	node := n.Node().Name
@@ -155,13 +155,13 @@ func (k *keeper) viewWithBack(n fwk.NodeInfo, uid place.UID, back []place.Pod) (
 		if at, known := k.ledger.Node(p.UID); known && at == node || view.Has(p.UID) {
 			continue // it holds what the ledger says, see knows
 		}
-		next := view.With(p, place.Contract{})
+		next := view.With(p, cpus.Choice{})
 		if next == view {
-			return view, view.Room(&p.Demand)
+			return view, view.Room(&p.Request)
 		}
 		view = next
 	}
-	return view, pick.Fits
+	return view, cpus.Fits
 }
 
 // knows reports whether the ledger knows a pod on a node. Such a pod holds what

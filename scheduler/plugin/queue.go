@@ -12,22 +12,22 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"tenon.sh/tenon/internal/cluster/kube"
-	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/cpus"
 )
 
 // A waitingPod is a pod that waits for free CPUs. The keeper counts how often CPUs
 // of a node became free. since is that count when the pod began to wait.
 type waitingPod struct {
 	pod    *corev1.Pod
-	demand place.Demand
+	demand cpus.PodRequest
 	since  uint64
 }
 
 // addWaiting adds a pod to the waiting pods, and counts the reason why nodes
 // refused the pod. It returns the nodes on which the pod itself holds CPUs
 // after an uncertain bind.
-func (k *keeper) addWaiting(p *corev1.Pod, d place.Demand, why place.Reason) []string {
+func (k *keeper) addWaiting(p *corev1.Pod, d cpus.PodRequest, why cpus.Code) []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.counts.refused[why]++
@@ -76,7 +76,7 @@ func (k *keeper) fittingPods() map[string]*corev1.Pod {
 	for node := range k.freed {
 		view, last := k.view(node), k.rooms[node]
 		for _, w := range k.failed {
-			if last <= w.since || view.Room(&w.demand) != pick.Fits {
+			if last <= w.since || view.Room(&w.demand) != cpus.Fits {
 				continue
 			}
 			if found == nil {
@@ -140,14 +140,14 @@ func (*Plugin) asksForOthers(_ klog.Logger, _ *corev1.Pod, before, after any) (f
 	}
 	had, asked := demandOf(old)
 	has, asks := demandOf(now)
-	if asked == asks && had.Claim == has.Claim { // the answers of nodes depend on no other part
+	if asked == asks && had.Request == has.Request { // the answers of nodes depend on no other part
 		return fwk.QueueSkip, nil
 	}
 	return fwk.Queue, nil
 }
 
-func hint(view *place.View, d place.Demand) fwk.QueueingHint {
-	if view.Room(&d) == pick.Fits {
+func hint(view *place.View, d cpus.PodRequest) fwk.QueueingHint {
+	if view.Room(&d) == cpus.Fits {
 		return fwk.Queue
 	}
 	return fwk.QueueSkip
@@ -161,18 +161,17 @@ func (p *Plugin) SignPod(_ context.Context, pod *corev1.Pod) ([]fwk.SignFragment
 	if !asks {
 		return nil, nil
 	}
-	return []fwk.SignFragment{{Key: "tenon.sh/cpus", Value: signature(&demand.Claim)}}, nil
+	return []fwk.SignFragment{{Key: "tenon.sh/cpus", Value: signature(&demand.Request)}}, nil
 }
 
-// signature returns the same text only for equal claims. It ignores other parts
-// of the demand, because the answers of nodes do not depend on them. It is one
+// signature returns the same text only for equal requests. It ignores other parts
+// of the pod's request, because the answers of nodes do not depend on them. It is one
 // string, because the framework encodes it as JSON, which is slow for a struct.
-func signature(c *pick.Claim) string {
+func signature(c *cpus.Request) string {
 	var room [64]byte
 	b := room[:0]
-	for _, n := range [...]int64{int64(c.Grade), int64(c.CPUs), int64(c.Request), int64(c.Bind), int64(c.Within), int64(c.Apart)} {
+	for _, n := range [...]int64{int64(c.Policy), int64(c.CPUs), int64(c.CPU), int64(c.Bind), int64(c.Within), int64(c.Exclusive)} {
 		b = append(strconv.AppendInt(b, n, 10), ' ')
 	}
-	b = append(strconv.AppendBool(b, c.Fewest), ' ')
-	return string(c.Have.Append(b))
+	return string(strconv.AppendBool(b, c.Fewest))
 }

@@ -11,8 +11,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"tenon.sh/tenon/internal/cluster/kube"
-	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -238,7 +238,7 @@ func TestANodeThatFillsAfterPreFilterFailsReserve(t *testing.T) {
 	if _, status := b.PreFilter(t.Context(), s, p, []fwk.NodeInfo{named("n"), named("m")}); !status.IsSkip() {
 		t.Fatalf("all nodes have room: %v", status)
 	}
-	owner := place.Held{UID: "owner", Hold: pick.Hold{Grade: pick.Own, CPUs: unit.CPUSetOf(0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13)}}
+	owner := place.Held{UID: "owner", Hold: cpus.Allocation{Policy: cpus.Exclusive, CPUs: unit.CPUSetOf(0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13)}}
 	b.keeper.reportChanged(machine("n", 2, 2, 4, owner))
 	if status := b.Reserve(t.Context(), s, p, "n"); status.Code() != fwk.Error {
 		t.Errorf("Reserve on a full node: %v, want an error", status)
@@ -247,7 +247,7 @@ func TestANodeThatFillsAfterPreFilterFailsReserve(t *testing.T) {
 	if b.skipsFilter("n", "m") {
 		t.Error("a node is full")
 	}
-	if _, why := b.tryNode(p, "n"); why != string(pick.LastOpen) {
+	if _, why := b.tryNode(p, "n"); why != cpus.LastOpen.Text() {
 		t.Errorf("the next attempt: %q", why)
 	}
 	if _, why := b.tryNode(p, "m"); why != "" {
@@ -354,7 +354,7 @@ func TestAWaitingPodThatAsksForOtherCPUsIsTriedAgain(t *testing.T) {
 			t.Fatal("the queue does not ask the plugin after a change of the waiting pod")
 		}
 		there := b.run(pinned("there", 4, 100), "n")
-		if _, why := b.tryNode(p, "n"); why != string(pick.NotWhole) {
+		if _, why := b.tryNode(p, "n"); why != cpus.NotWhole.Text() {
 			t.Fatalf("%q", why)
 		}
 		if got, err := events[i].QueueingHintFn(b.keeper.log, x.next, p, x.next); err != nil || got != x.want {
@@ -389,7 +389,7 @@ func TestTheEndOfADoubtWakesThoseItHeldUp(t *testing.T) {
 			t.Fatal("it fits beside the doubt")
 		}
 		next, _ := demandOf(pinned("a", x.next, 100))
-		if _, why := b.keeper.reserve(place.Pod{UID: "a", Demand: next}, "n", nil); (why == pick.Fits) != x.fits {
+		if _, why := b.keeper.reserve(place.Pod{UID: "a", Request: next}, "n", nil); (why == cpus.Fits) != x.fits {
 			t.Fatalf("%s: %q", name, why)
 		}
 		if got := b.wokenPods(); !slices.Equal(got, []string{"default/waiting"}) {

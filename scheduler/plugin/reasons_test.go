@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/cpus"
 )
 
 // notOurs lists the reasons in the table that are not constants: the reason of
@@ -23,22 +23,25 @@ func TestThePageListsEachReason(t *testing.T) {
 	}
 	_, rest, _ := strings.Cut(string(page), "\n## Why a pod waits\n")
 	section, _, _ := strings.Cut(rest, "\n## ")
-	listed := slices.Clone(notOurs)
+	listed, reasons := slices.Clone(notOurs), make([]string, 0)
+	for _, why := range cpus.Refusals() {
+		reasons = append(reasons, why.Text())
+	}
 	for line := range strings.Lines(section) {
 		cells := strings.Split(line, "|")
 		if len(cells) < 3 {
 			continue
 		}
 		for _, code := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[1], -1) {
-			if reason := code[1]; !slices.Contains(place.Reasons(), place.Reason(reason)) && !slices.Contains(notOurs, reason) {
+			if reason := code[1]; !slices.Contains(reasons, reason) && !slices.Contains(notOurs, reason) {
 				t.Errorf("docs/scheduler.md lists %q, which is no reason", reason)
 			} else {
 				listed = append(listed, reason)
 			}
 		}
 	}
-	for _, why := range place.Reasons() {
-		if !slices.Contains(listed, string(why)) {
+	for _, why := range reasons {
+		if !slices.Contains(listed, why) {
 			t.Errorf("docs/scheduler.md does not list %q", why)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"tenon.sh/tenon/api/v1alpha1"
-	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -92,7 +92,7 @@ func TestANodeWithBoundPodsIsNotForgotten(t *testing.T) {
 		}
 		b.keeper.podDeleted(own)
 		b.keeper.reportDeleted(machine("n", 3, 1, 1))
-		if n := len(b.keeper.seen); n != 0 || b.keeper.view("n").Room(&place.Demand{}) != place.NoReport {
+		if n := len(b.keeper.seen); n != 0 || b.keeper.view("n").Room(&cpus.PodRequest{}) != cpus.NoReport {
 			t.Errorf("%s: %d nodes are left", name, n)
 		}
 	}
@@ -104,11 +104,11 @@ func TestANodeWithBoundPodsIsNotForgotten(t *testing.T) {
 func TestAPreemptionSparesAPodThatItsNodeRefuses(t *testing.T) {
 	b := newBench(t, machine("n", 1, 1, 8))
 	refused, other := b.run(pinned("refused", 5, 100), "n"), b.run(pinned("other", 4, 100), "n")
-	cpus, err := unit.ParseCPUSet("4-5,12-13")
+	set, err := unit.ParseCPUSet("4-5,12-13")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := machine("n", 2, 1, 8, place.Held{UID: "other", Hold: pick.Hold{Grade: pick.Own, CPUs: cpus}})
+	r := machine("n", 2, 1, 8, place.Held{UID: "other", Hold: cpus.Allocation{Policy: cpus.Exclusive, CPUs: set}})
 	r.Status.CPUs.Reserved, r.Status.CPUs.Refused = "0-3,8-11", []v1alpha1.RefusedCPUs{{UID: "refused", Why: "too few CPUs"}}
 	b.keeper.reportChanged(r)
 	p, s := pinned("new", 4, 100), newState()
@@ -121,7 +121,7 @@ func TestAPreemptionSparesAPodThatItsNodeRefuses(t *testing.T) {
 	for _, x := range []struct {
 		pod  *corev1.Pod
 		want string
-	}{{refused, ""}, {other, string(pick.LastOpen)}} {
+	}{{refused, ""}, {other, cpus.LastOpen.Text()}} {
 		b.AddPod(t.Context(), s, p, podInfo{pod: x.pod}, named("n"))
 		if why := b.Filter(t.Context(), s, p, named("n")).Message(); why != x.want {
 			t.Errorf("beside %s: %q, want %q", x.pod.Name, why, x.want)

@@ -10,7 +10,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"tenon.sh/tenon/internal/cluster/kube"
-	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/model/cpus"
 )
 
 // Reserve chooses the CPUs. If the node has lost them since Filter, it returns
@@ -31,7 +31,7 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, _ *corev1.Pod,
 		trial = info
 	}
 	contract, why := p.keeper.reserve(c.pod, node, trial)
-	if why != pick.Fits {
+	if why != cpus.Fits {
 		return fwk.AsStatus(fmt.Errorf("node %s lost the CPUs for the pod since it was chosen: %s", node, why))
 	}
 	c.contract, c.sent = contract, false

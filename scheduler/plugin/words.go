@@ -5,9 +5,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"tenon.sh/tenon/api/v1alpha1"
-	"tenon.sh/tenon/internal/cluster/cpureport"
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/cpus"
 )
 
 // demandAnnotations are the annotations in which a pod may demand CPUs.
@@ -18,13 +18,13 @@ var demandAnnotations = [...]string{
 // demandOf returns the CPUs that a pod demands from its node. It returns false
 // if the pod demands none. This is frequent, so demandOf first checks only a
 // few annotations.
-func demandOf(p *corev1.Pod) (place.Demand, bool) {
+func demandOf(p *corev1.Pod) (cpus.PodRequest, bool) {
 	_, maybe := p.Labels[kube.LabelQOSClass]
 	for i := 0; i < len(demandAnnotations) && !maybe && len(p.Annotations) > 0; i++ {
 		_, maybe = p.Annotations[demandAnnotations[i]]
 	}
 	if !maybe {
-		return place.Demand{}, false
+		return cpus.PodRequest{}, false
 	}
 	d, asks, _ := kube.DemandOf(p)
 	return d, asks
@@ -34,18 +34,5 @@ func demandOf(p *corev1.Pod) (place.Demand, bool) {
 // report of the pod's node.
 func uidOf(p *corev1.Pod) place.UID { return place.UID(kube.UIDOnNode(p)) }
 
-// contractOf returns the CPUs that were chosen for a bound pod. If the result
-// is zero, the node chooses the CPUs in the same way as this scheduler.
-func contractOf(p *corev1.Pod) place.Contract {
-	c, given, _ := kube.ContractOf(p)
-	if !given {
-		return place.Contract{}
-	}
-	return c
-}
-
 // equal reports whether two reports have the same CPUs of a node.
 func equal(a, b *v1alpha1.CPUs) bool { return equality.Semantic.DeepEqual(a, b) }
-
-// readCPUs converts the CPUs in a report to the form of the ledger.
-func readCPUs(c *v1alpha1.CPUs) (place.Report, error) { return cpureport.Read(c) }

@@ -7,6 +7,7 @@ import (
 
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -93,11 +94,11 @@ func newTenon(hosts []*host, nodes nodeOrder, weight float64) *tenon {
 	return t
 }
 
-func demand(c *claim) place.Demand {
+func demand(c *claim) cpus.PodRequest {
 	if c.cpus == 0 {
-		return place.Demand{Claim: pick.Claim{Grade: pick.Pooled, Request: c.request}}
+		return cpus.PodRequest{Request: cpus.Request{Policy: cpus.Pool, CPU: c.request}}
 	}
-	return place.Demand{Claim: pick.Claim{Grade: pick.Own, CPUs: c.cpus}}
+	return cpus.PodRequest{Request: cpus.Request{Policy: cpus.Exclusive, CPUs: c.cpus}}
 }
 
 func (t *tenon) begin(at int, closed unit.CPUSet) error {
@@ -107,7 +108,7 @@ func (t *tenon) begin(at int, closed unit.CPUSet) error {
 
 func (t *tenon) room(at int, c *claim) bool {
 	d := demand(c)
-	return t.hosts[at].spare() >= c.request && t.ledger.View(t.names[at]).Room(&d) == pick.Fits
+	return t.hosts[at].spare() >= c.request && t.ledger.View(t.names[at]).Room(&d) == cpus.Fits
 }
 
 func (t *tenon) worth(at int, c *claim) float64 {
@@ -116,12 +117,12 @@ func (t *tenon) worth(at int, c *claim) float64 {
 }
 
 func (t *tenon) take(at int, c *claim) (unit.CPUSet, bool) {
-	p := place.Pod{UID: place.UID(c.id), Demand: demand(c)}
+	p := place.Pod{UID: place.UID(c.id), Request: demand(c)}
 	contract, why := t.ledger.Reserve(p, t.names[at])
-	if why != pick.Fits {
+	if why != cpus.Fits {
 		return unit.CPUSet{}, false
 	}
-	t.ledger.Bound(p, t.names[at], contract)
+	t.ledger.Bound(p, t.names[at], contract.Choice)
 	if c.cpus == 0 {
 		return unit.CPUSet{}, true
 	}
@@ -270,8 +271,8 @@ func (b *fragmentation) take(at int, c *claim) (unit.CPUSet, bool) {
 			}
 		}
 	}
-	o, why := b.m.Fit(b.m.Seats(closed, 0, nil), pick.Claim{Grade: pick.Own, CPUs: c.cpus})
-	return o.CPUs, why == pick.Fits
+	o, why := b.m.Fit(b.m.Seats(closed, 0, nil), cpus.Request{Policy: cpus.Exclusive, CPUs: c.cpus})
+	return o.CPUs, why == cpus.Fits
 }
 
 // A taker takes free CPUs of a host in the order of their numbers.

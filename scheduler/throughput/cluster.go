@@ -11,8 +11,8 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/cpureport"
 	"tenon.sh/tenon/internal/cluster/kube"
-	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -20,7 +20,7 @@ import (
 // These constants are the hardware of a node: sockets × L3 caches × cores × threads.
 const (
 	sockets, caches, cores, threads = 2, 4, 8, 2
-	cpus                            = sockets * caches * cores * threads
+	online                          = sockets * caches * cores * threads
 )
 
 // contents are the objects of a cluster.
@@ -35,7 +35,7 @@ type contents struct {
 func cluster(nodes, bound int) contents {
 	var c contents
 	var t node.Topology
-	for i := range cpus {
+	for i := range online {
 		core := i / threads
 		socket := core / (caches * cores)
 		t.CPUs = append(t.CPUs, node.LogicalCPU{
@@ -47,16 +47,16 @@ func cluster(nodes, bound int) contents {
 		at := i % nodes
 		p := podOf(fmt.Sprintf("bound-%d", i), i/nodes%3 == 0)
 		p.Spec.NodeName = nodeName(at)
-		if i/nodes%3 == 0 && len(held[at]) < cpus/4 {
+		if i/nodes%3 == 0 && len(held[at]) < online/4 {
 			p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("2")
 			p.Spec.Containers[0].Resources.Limits[corev1.ResourceCPU] = resource.MustParse("2")
 			k := len(held[at])
-			held[at] = append(held[at], place.Held{UID: place.UID(p.UID), Hold: pick.Hold{Grade: pick.Own, CPUs: unit.CPUSetOf(t.CPUs[2*k].ID, t.CPUs[2*k+1].ID)}})
+			held[at] = append(held[at], place.Held{UID: place.UID(p.UID), Hold: cpus.Allocation{Policy: cpus.Exclusive, CPUs: unit.CPUSetOf(t.CPUs[2*k].ID, t.CPUs[2*k+1].ID)}})
 		}
 		c.pods = append(c.pods, p)
 	}
 	for i := range nodes {
-		all := amounts(fmt.Sprint(cpus), "512Gi")
+		all := amounts(fmt.Sprint(online), "512Gi")
 		all[corev1.ResourcePods] = resource.MustParse("250")
 		c.nodes = append(c.nodes, corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: nodeName(i), UID: types.UID(nodeName(i)), Labels: map[string]string{

@@ -18,6 +18,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -51,8 +52,8 @@ func TestAPodStartsOnTheCPUsOfItsContract(t *testing.T) {
 		return err
 	})
 	m := pick.Compile(r.Topology)
-	own, why := m.Fit(m.Seats(unit.CPUSet{}, r.Keep, nil), pick.Claim{Grade: pick.Own, CPUs: 1})
-	if why != pick.Fits {
+	own, why := m.Fit(m.Seats(unit.CPUSet{}, r.Keep, nil), cpus.Request{Policy: cpus.Exclusive, CPUs: 1})
+	if why != cpus.Fits {
 		t.Fatal(why)
 	}
 	var other unit.CPUSet // CPUs that the node itself would not choose
@@ -209,15 +210,13 @@ func theCPUSeeds(t *testing.T, c *Cluster, n *Node) {
 }
 
 // bindByContract creates a pod and binds it with a contract for the given CPUs.
-func bindByContract(t *testing.T, c *Cluster, n *Node, name string, m *pick.Map, cpus unit.CPUSet) {
+func bindByContract(t *testing.T, c *Cluster, n *Node, name string, m *pick.Map, set unit.CPUSet) {
 	t.Helper()
 	_, err := c.KubectlApply(t.Context(), strings.ReplaceAll(pinnedPod, "NAME", name), "apply", "-f", "-")
 	must(t, err)
 	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{kube.AnnotationCPUSetScheduler: "true"}}}
 	pod.Spec.Containers = []corev1.Container{{Name: "pi"}}
-	notes := kube.ContractAnnotations(&pod, m, place.Contract{
-		Topology: m.Hash(), Grade: pick.Own, CPUs: cpus, Containers: map[string]unit.CPUSet{"pi": cpus},
-	})
+	notes := kube.ContractAnnotations(&pod, m, place.Contract{Choice: cpus.Choice{Topology: m.Hash(), Policy: cpus.Exclusive, CPUs: set, Containers: map[string]unit.CPUSet{"pi": set}}})
 	binding, err := json.Marshal(corev1.Binding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Binding"},
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: notes}, Target: corev1.ObjectReference{Kind: "Node", Name: n.Name},

@@ -193,8 +193,8 @@ func (f *flow) expectedMetrics() map[string]string {
 	}
 	for _, p := range f.pods {
 		if d, asks, _ := kube.DemandOf(p); asks && p.Spec.NodeName != "" {
-			c, _, _ := kube.ContractOf(p)
-			l.Bound(place.Pod{UID: place.UID(p.UID), Demand: d}, p.Spec.NodeName, c)
+			c, _, _ := kube.ChoiceOf(p)
+			l.Bound(place.Pod{UID: place.UID(p.UID), Request: d}, p.Spec.NodeName, c)
 		}
 	}
 	sums := map[string]int{}

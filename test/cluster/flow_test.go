@@ -27,9 +27,9 @@ import (
 	"tenon.sh/tenon/internal/cluster/podpages"
 	"tenon.sh/tenon/internal/cluster/schedulers"
 	"tenon.sh/tenon/internal/decide/cpus/hold"
-	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -129,7 +129,7 @@ func (f *flow) check(at string) {
 		}
 		set, reported := f.facts[at][p.UID]
 		if !reported {
-			c, _, _ := kube.ContractOf(p)
+			c, _, _ := kube.ChoiceOf(p)
 			set = c.CPUs
 		}
 		for cpu := range set.All() {
@@ -173,7 +173,7 @@ func (f *flow) agents(ctx context.Context) {
 			for _, uid := range known {
 				told[uid] = g.Of[node.WorkloadID(uid)]
 				if set := told[uid]; !set.Empty() {
-					r.Held = append(r.Held, place.Held{UID: place.UID(uid), Hold: pick.Hold{Grade: pick.Own, CPUs: set}})
+					r.Held = append(r.Held, place.Held{UID: place.UID(uid), Hold: cpus.Allocation{Policy: cpus.Exclusive, CPUs: set}})
 				}
 			}
 			if sequence[at] > 0 && f.sameReport(at, told) && time.Since(last[at]) < 20*time.Second {

@@ -189,14 +189,14 @@ func (h *schedulerCluster) look() []corev1.Pod {
 func (h *schedulerCluster) ownedCPUs(p corev1.Pod) unit.CPUSet {
 	h.t.Helper()
 	var contract struct {
-		Grade string      `json:"grade"`
-		CPUs  unit.CPUSet `json:"cpus"`
+		Policy string      `json:"policy"`
+		CPUs   unit.CPUSet `json:"cpus"`
 	}
 	if err := json.Unmarshal([]byte(p.Annotations["tenon.sh/cpus"]), &contract); err != nil {
 		h.t.Fatalf("%s is bound and has %v: %v", p.Name, p.Annotations, err)
 	}
 	want := p.Spec.Containers[0].Resources.Requests.Cpu().Value()
-	if contract.Grade != "own" || int64(contract.CPUs.Len()) != want || p.Annotations["cpuset"] == "" || p.Annotations["scheduling.koordinator.sh/resource-status"] == "" {
+	if contract.Policy != "exclusive" || int64(contract.CPUs.Len()) != want || p.Annotations["cpuset"] == "" || p.Annotations["scheduling.koordinator.sh/resource-status"] == "" {
 		h.t.Errorf("%s requests %d CPUs and has %v", p.Name, want, p.Annotations)
 	}
 	return contract.CPUs

@@ -15,9 +15,9 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/kubelet"
 	"tenon.sh/tenon/internal/decide/cpus/hold"
-	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -108,7 +108,7 @@ func TestAPodDeletedByForceGivesItsCPUsUp(t *testing.T) {
 // none of these pods. The report must name the component that binds CPUs, so
 // that no scheduler chooses CPUs of this node.
 func TestTenonBindsNoCPUsBesideAnotherBinder(t *testing.T) {
-	own := node.Overrides{CPUs: node.CPUOverride{Grade: uint8(pick.Own), CPUs: 2}}
+	own := node.Overrides{CPUs: node.CPUOverride{PodRequest: cpus.PodRequest{Request: cpus.Request{Policy: cpus.Exclusive, CPUs: 2}}}}
 	for _, c := range []struct {
 		facts  kubelet.Facts
 		name   string

@@ -11,7 +11,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/quantity"
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/config/spelling"
-	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -68,9 +68,9 @@ func inert(p *corev1.Pod) []kube.Fault {
 	switch {
 	case !demands && !owns && !ack && asksForCores(spec):
 		return advise(kube.AnnotationResourceSpec, `has no effect: it says which CPUs a pod gets, and this pod asks for none: want class LSR or LSE, or cpuset-scheduler: "true"`)
-	case demands && owns && ack && d.Grade == pick.Pooled && p.Annotations[kube.AnnotationCPUPolicy] == kube.StaticBurst:
+	case demands && owns && ack && d.Policy == cpus.Pool && p.Annotations[kube.AnnotationCPUPolicy] == kube.StaticBurst:
 		return advise(kube.AnnotationCPUPolicy, "gives the pod a pool, which it shares, and no CPUs of its own as class %s does: leave out one of them", class)
-	case demands && owns && ack && d.Grade == pick.Own:
+	case demands && owns && ack && d.Policy == cpus.Exclusive:
 		if limits := limitsOf(p); limits > 0 && limits != unit.CPUs(d.CPUs) {
 			return advise(kube.AnnotationCPUSetScheduler, "has no effect: a pod of class %s owns as many CPUs as it requests (%d), and the CPU limits of its containers add up to %v: want limits that add up to the request, or leave it out", class, d.CPUs, limits)
 		}

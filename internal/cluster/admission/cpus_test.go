@@ -13,8 +13,8 @@ import (
 
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/kube"
-	"tenon.sh/tenon/internal/decide/cpus/pick"
 	ledger "tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -32,7 +32,7 @@ func emptyNode() *ledger.View {
 	return l.View("n")
 }
 
-// whatItGets returns what a pod gets on an empty node: "own, 2 CPUs" or "pool of
+// whatItGets returns what a pod gets on an empty node: "exclusive, 2 CPUs" or "pool of
 // one L3 cache". It returns "nothing" if the pod demands no CPUs, and "refused"
 // if the webhook refuses the pod. A warning follows after a colon.
 func whatItGets(t *testing.T, text string) string {
@@ -54,9 +54,9 @@ func whatItGets(t *testing.T, text string) string {
 	}
 	c, o, why := emptyNode().Offer(&d)
 	switch {
-	case why != pick.Fits:
-		return string(why)
-	case d.Grade == pick.Pooled:
+	case why != cpus.Fits:
+		return why.Text()
+	case d.Policy == cpus.Pool:
 		return fmt.Sprintf("pool of one %v", o.Level)
 	}
 	if len(d.Containers) > 1 {
@@ -66,7 +66,7 @@ func whatItGets(t *testing.T, text string) string {
 			}
 		}
 	}
-	return strings.Join(append([]string{fmt.Sprintf("%v, %d CPUs", d.Grade, o.CPUs.Len())}, v.Warnings...), ": ")
+	return strings.Join(append([]string{fmt.Sprintf("%v, %d CPUs", d.Policy, o.CPUs.Len())}, v.Warnings...), ": ")
 }
 
 // TestThePageOfCPUsSaysWhatPodsGet compares the manifests of docs/scheduling.md
@@ -119,7 +119,7 @@ func profileOfThePage(t *testing.T, manifest string) {
 	}
 	sent := pod(t, "app: db", "", "requests: {cpu: 2}")
 	p, v := admit(Request{Pod: sent, Namespace: &corev1.Namespace{}, Profiles: []configv1alpha1.ClusterColocationProfile{profile}})
-	if d, demands, _ := kube.DemandOf(p); !v.Allowed() || !demands || d.Grade != pick.Own || d.CPUs != 2 {
+	if d, demands, _ := kube.DemandOf(p); !v.Allowed() || !demands || d.Policy != cpus.Exclusive || d.CPUs != 2 {
 		t.Errorf("with the profile the pod demands %+v; %s", d, v.Message())
 	}
 }
@@ -132,24 +132,24 @@ func TestSidecarsCountForTheCPUsOfAPod(t *testing.T) {
 	const lsr, ack = "{labels: {koordinator.sh/qosClass: LSR}}", `{annotations: {cpuset-scheduler: "true"}}`
 	const four = "{name: c, resources: {requests: {cpu: 4}, limits: {cpu: 4}}}"
 	seats := func(by string) string {
-		return "seats, 4 CPUs: metadata.annotations[cpuset-scheduler]: the CPU request of " + by + " turns 4 own CPUs into seats, which others may share: leave it out, or write class LSR and request whole CPUs"
+		return "shared, 4 CPUs: metadata.annotations[cpuset-scheduler]: the CPU request of " + by + " turns 4 own CPUs into seats, which others may share: leave it out, or write class LSR and request whole CPUs"
 	}
 	for name, tc := range map[string]struct{ meta, init, containers, want string }{
-		"LSR without a limit":                               {lsr, "", "{name: c, resources: {requests: {cpu: 4}}}", "own, 4 CPUs"},
-		"LSR with a sidecar of one CPU":                     {lsr, "{name: s, restartPolicy: Always, resources: {requests: {cpu: 1}}}", four, "own, 5 CPUs"},
+		"LSR without a limit":                               {lsr, "", "{name: c, resources: {requests: {cpu: 4}}}", "exclusive, 4 CPUs"},
+		"LSR with a sidecar of one CPU":                     {lsr, "{name: s, restartPolicy: Always, resources: {requests: {cpu: 1}}}", four, "exclusive, 5 CPUs"},
 		"LSR with a sidecar of 100m":                        {lsr, "{name: s, restartPolicy: Always, resources: {requests: {cpu: 100m}}}", four, "refused"},
-		"LSR with a larger init container":                  {lsr, "{name: i, resources: {requests: {cpu: 6}}}", four, "own, 6 CPUs"},
+		"LSR with a larger init container":                  {lsr, "{name: i, resources: {requests: {cpu: 6}}}", four, "exclusive, 6 CPUs"},
 		"LSR of a fraction, and ConstrainedBurst":           {`{labels: {koordinator.sh/qosClass: LSR}, annotations: {scheduling.koordinator.sh/resource-spec: '{"preferredCPUBindPolicy": "ConstrainedBurst"}'}}`, "", "{name: c, resources: {requests: {cpu: 1500m}}}", "refused"},
-		"ACK with a sidecar without a request":              {ack, "{name: s, restartPolicy: Always}", four, "own, 4 CPUs"},
+		"ACK with a sidecar without a request":              {ack, "{name: s, restartPolicy: Always}", four, "exclusive, 4 CPUs"},
 		"ACK with a sidecar of 100m":                        {ack, "{name: s, restartPolicy: Always, resources: {requests: {cpu: 100m}}}", four, seats(`sidecar "s"`)},
 		"ACK with a sidecar of one CPU":                     {ack, "{name: s, restartPolicy: Always, resources: {requests: {cpu: 1}, limits: {cpu: 1}}}", four, seats(`sidecar "s"`)},
-		"ACK with a smaller init container":                 {ack, "{name: i, resources: {requests: {cpu: 1}}}", four, "own, 4 CPUs"},
+		"ACK with a smaller init container":                 {ack, "{name: i, resources: {requests: {cpu: 1}}}", four, "exclusive, 4 CPUs"},
 		"ACK with a larger init container":                  {ack, "{name: i, resources: {requests: {cpu: 6}}}", four, seats(`init container "i"`)},
-		"ACK with a container without a limit":              {ack, "", four + ", {name: d}", "own, 4 CPUs"},
+		"ACK with a container without a limit":              {ack, "", four + ", {name: d}", "exclusive, 4 CPUs"},
 		"ACK with a request without a limit":                {ack, "", four + ", {name: d, resources: {requests: {cpu: 100m}}}", seats(`container "d"`)},
-		"ACK with a sidecar, and a request below the limit": {ack, "{name: s, restartPolicy: Always, resources: {requests: {cpu: 100m}}}", "{name: c, resources: {requests: {cpu: 2}, limits: {cpu: 4}}}", "seats, 4 CPUs"},
+		"ACK with a sidecar, and a request below the limit": {ack, "{name: s, restartPolicy: Always, resources: {requests: {cpu: 100m}}}", "{name: c, resources: {requests: {cpu: 2}, limits: {cpu: 4}}}", "shared, 4 CPUs"},
 		"ACK with half a CPU as limit":                      {ack, "", "{name: c, resources: {limits: {cpu: 1500m}}}", "refused"},
-		"ACK in parts":                                      {ack, "", four + ", {name: d, resources: {limits: {cpu: 2}}}", "own, 6 CPUs"},
+		"ACK in parts":                                      {ack, "", four + ", {name: d, resources: {limits: {cpu: 2}}}", "exclusive, 6 CPUs"},
 	} {
 		if got := whatItGets(t, fmt.Sprintf("{metadata: %s, spec: {initContainers: [%s], containers: [%s]}}", tc.meta, tc.init, tc.containers)); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)

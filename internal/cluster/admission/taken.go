@@ -8,7 +8,7 @@ import (
 
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/stored"
-	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/model/cpus"
 )
 
 // demandAnnotations lists the annotations in which a pod demands CPUs. Their
@@ -33,28 +33,28 @@ func (v *Verdict) warnTaken(old, p *corev1.Pod) {
 	after, has, _ := kube.DemandOf(next)
 	fate := ""
 	switch {
-	case !had || has && after.Grade == before.Grade:
+	case !had || has && after.Policy == before.Policy:
 		return
-	case !has && before.Grade == pick.Own:
+	case !has && before.Policy == cpus.Exclusive:
 		fate = "shares the CPUs that no pod owns; other pods may get them"
 	case !has:
 		fate = "runs on all CPUs that no pod owns"
-	case before.Grade == pick.Own:
-		fate = fmt.Sprintf("gets %s instead, which it shares", holding(after.Claim))
+	case before.Policy == cpus.Exclusive:
+		fate = fmt.Sprintf("gets %s instead, which it shares", holding(after.Request))
 	default: // its seats become a pool, or CPUs of its own, or its pool becomes seats
 		return
 	}
-	v.warn("%s: the pod gives up its %s now and %s. What was there before asks for CPUs again, and may bring others", field, strings.TrimPrefix(holding(before.Claim), "a "), fate)
+	v.warn("%s: the pod gives up its %s now and %s. What was there before asks for CPUs again, and may bring others", field, strings.TrimPrefix(holding(before.Request), "a "), fate)
 }
 
 // holding prints what a pod with a claim holds.
-func holding(c pick.Claim) string {
+func holding(c cpus.Request) string {
 	switch {
-	case c.Grade == pick.Pooled:
+	case c.Policy == cpus.Pool:
 		return "a pool of CPUs"
-	case c.Grade == pick.Own && c.CPUs == 1:
+	case c.Policy == cpus.Exclusive && c.CPUs == 1:
 		return "own CPU"
-	case c.Grade == pick.Own:
+	case c.Policy == cpus.Exclusive:
 		return fmt.Sprintf("%d own CPUs", c.CPUs)
 	case c.CPUs == 1:
 		return "1 seat"

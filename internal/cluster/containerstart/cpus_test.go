@@ -15,6 +15,7 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/place"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 	"tenon.sh/tenon/internal/runtimes/nri"
@@ -117,8 +118,8 @@ func TestAContainerStartsOnTheCPUsOfItsContract(t *testing.T) {
 			m := pick.Compile(twoNodes())
 			d, _, _ := kube.DemandOf(&p)
 			// The scheduler chose CPUs that the node itself would not choose.
-			o, why := m.Fit(m.Seats(unit.CPUSetOf(4, 5, 6, 7), 1, nil), d.Claim)
-			if why != pick.Fits {
+			o, why := m.Fit(m.Seats(unit.CPUSetOf(4, 5, 6, 7), 1, nil), d.Request)
+			if why != cpus.Fits {
 				t.Fatal(why)
 			}
 			c := place.ContractOf(m, d, o)

@@ -11,30 +11,30 @@ import (
 	"strings"
 
 	"tenon.sh/tenon/internal/decide/cpus/pick"
-	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Version is the version of the format of a contract.
-const Version = 1
+// Version is the version of the format of a choice.
+const Version = 2
 
-// The parts of the text of a contract, in their order.
+// The parts of the text of a choice, in their order.
 const (
-	begin      = `{"v":1,"topology":"`
-	grade      = `","grade":"`
-	cpus       = `","cpus":"`
-	home       = `,"home":"`
+	begin      = `{"v":2,"topology":"`
+	policy     = `","policy":"`
+	list       = `","cpus":"`
+	domain     = `,"domain":"`
 	containers = `,"containers":{`
 )
 
-// AppendContract appends the text of a contract (the annotation tenon.sh/cpus).
-func AppendContract(b []byte, c *place.Contract) []byte {
+// AppendChoice appends the text of a choice (the annotation tenon.sh/cpus).
+func AppendChoice(b []byte, c *cpus.Choice) []byte {
 	b = append(append(b, begin...), c.Topology.String()...)
-	b = append(append(b, grade...), c.Grade.String()...)
-	b = append(c.CPUs.Append(append(b, cpus...)), '"')
-	if !c.Home.Empty() {
-		b = append(c.Home.Append(append(b, home...)), '"')
+	b = append(append(b, policy...), c.Policy.String()...)
+	b = append(c.CPUs.Append(append(b, list...)), '"')
+	if !c.Domain.Empty() {
+		b = append(c.Domain.Append(append(b, domain...)), '"')
 	}
 	if len(c.Containers) > 0 {
 		b = append(b, containers...)
@@ -95,7 +95,7 @@ func AppendStatus(b []byte, own unit.CPUSet, shares []Share) []byte {
 // AppendACK appends the chosen CPUs in ACK's form (the annotation cpuset),
 // nested as container, NUMA node, elems, CPU. A container without CPUs of its
 // own gets all CPUs of the pod. m is the topology of the node.
-func AppendACK(b []byte, names []string, m *pick.Map, c *place.Contract) []byte {
+func AppendACK(b []byte, names []string, m *pick.Map, c *cpus.Choice) []byte {
 	b = append(b, '{')
 	for i, name := range names {
 		if i > 0 {
@@ -138,19 +138,19 @@ func appendString(b []byte, s string) []byte {
 	return append(append(append(b, '"'), s...), '"')
 }
 
-// ReadContract reads a contract in exactly the form that AppendContract writes.
+// ReadChoice reads a choice in exactly the form that AppendChoice writes.
 // It returns false for any other text, even if that is valid JSON with the same
-// contract.
-func ReadContract(text string) (place.Contract, bool) {
+// choice.
+func ReadChoice(text string) (cpus.Choice, bool) {
 	r := reader{rest: text}
-	var c place.Contract
-	var hashed, graded bool
+	var c cpus.Choice
+	var hashed, known bool
 	r.expect(begin)
-	c.Topology, hashed = pick.ParseHash(r.until(grade))
-	c.Grade, graded = pick.ParseGrade(r.until(cpus))
+	c.Topology, hashed = cpus.ParseHash(r.until(policy))
+	c.Policy, known = cpus.ParsePolicy(r.until(list))
 	c.CPUs = r.set()
-	if r.next(home) {
-		c.Home = r.set()
+	if r.next(domain) {
+		c.Domain = r.set()
 	}
 	if r.next(containers) {
 		c.Containers = map[string]unit.CPUSet{}
@@ -162,8 +162,8 @@ func ReadContract(text string) (place.Contract, bool) {
 		r.expect("}")
 	}
 	r.expect("}")
-	if r.failed || !hashed || !graded || r.rest != "" {
-		return place.Contract{}, false
+	if r.failed || !hashed || !known || r.rest != "" {
+		return cpus.Choice{}, false
 	}
 	return c, true
 }

@@ -12,19 +12,19 @@ import (
 	"testing"
 
 	"tenon.sh/tenon/internal/decide/cpus/pick"
-	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
 // With these types, encoding/json writes and reads the same texts.
 type (
-	contractJSON struct {
+	choiceJSON struct {
 		Version    int                    `json:"v"`
 		Topology   string                 `json:"topology"`
-		Grade      string                 `json:"grade"`
+		Policy     string                 `json:"policy"`
 		CPUs       unit.CPUSet            `json:"cpus"`
-		Home       unit.CPUSet            `json:"home,omitzero"`
+		Domain     unit.CPUSet            `json:"domain,omitzero"`
 		Containers map[string]unit.CPUSet `json:"containers,omitempty"`
 	}
 	shareJSON struct {
@@ -41,8 +41,8 @@ type (
 	ackJSON map[string]map[string]elemsJSON
 )
 
-func jsonOf(c place.Contract) contractJSON {
-	return contractJSON{Version: Version, Topology: c.Topology.String(), Grade: c.Grade.String(), CPUs: c.CPUs, Home: c.Home, Containers: c.Containers}
+func jsonOf(c cpus.Choice) choiceJSON {
+	return choiceJSON{Version: Version, Topology: c.Topology.String(), Policy: c.Policy.String(), CPUs: c.CPUs, Domain: c.Domain, Containers: c.Containers}
 }
 
 func text(t *testing.T, v any) string {
@@ -82,10 +82,10 @@ func anySet(rnd *rand.Rand, most int) unit.CPUSet {
 	return s
 }
 
-func anyContract(rnd *rand.Rand, most int, names []string) place.Contract {
-	c := place.Contract{Topology: pick.Hash(rnd.Uint64() >> rnd.IntN(64)), Grade: pick.Grade(1 + rnd.IntN(3)), CPUs: anySet(rnd, most)}
-	if c.Grade != pick.Own {
-		c.Home = c.CPUs.Union(anySet(rnd, most))
+func anyChoice(rnd *rand.Rand, most int, names []string) cpus.Choice {
+	c := cpus.Choice{Topology: cpus.Hash(rnd.Uint64() >> rnd.IntN(64)), Policy: cpus.Policy(1 + rnd.IntN(3)), CPUs: anySet(rnd, most)}
+	if c.Policy != cpus.Exclusive {
+		c.Domain = c.CPUs.Union(anySet(rnd, most))
 	}
 	if n := rnd.IntN(4); n > 0 {
 		c.Containers = map[string]unit.CPUSet{}
@@ -96,21 +96,21 @@ func anyContract(rnd *rand.Rand, most int, names []string) place.Contract {
 	return c
 }
 
-// TestAContractIsWrittenAsByEncodingJSON compares the bytes, and reads them
+// TestAChoiceIsWrittenAsByEncodingJSON compares the bytes, and reads them
 // again.
-func TestAContractIsWrittenAsByEncodingJSON(t *testing.T) {
+func TestAChoiceIsWrittenAsByEncodingJSON(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for i := range 5000 {
 		names := plainNames
 		if i%2 == 1 {
 			names = slices.Concat(otherNames, plainNames)
 		}
-		c := anyContract(rnd, []int{8, 256, unit.MaxCPUs}[rnd.IntN(3)], names)
-		got := string(AppendContract([]byte("before"), &c))
+		c := anyChoice(rnd, []int{8, 256, unit.MaxCPUs}[rnd.IntN(3)], names)
+		got := string(AppendChoice([]byte("before"), &c))
 		if want := "before" + text(t, jsonOf(c)); got != want {
 			t.Fatalf("got  %s\nwant %s", got, want)
 		}
-		back, read := ReadContract(got[len("before"):])
+		back, read := ReadChoice(got[len("before"):])
 		escaped := false
 		for name := range c.Containers {
 			escaped = escaped || strings.ContainsFunc(name, func(r rune) bool { return strings.ContainsRune(`"\<>&`, r) || r < ' ' || r > '~' })
@@ -149,7 +149,7 @@ func TestACKsFormMeansTheSameAsByEncodingJSON(t *testing.T) {
 	rnd, m := rand.New(rand.NewPCG(5, 6)), twoNodes()
 	all := slices.Concat(otherNames, plainNames)
 	for range 2000 {
-		c := anyContract(rnd, 24, all)
+		c := anyChoice(rnd, 24, all)
 		var names []string
 		want := ackJSON{}
 		for _, i := range rnd.Perm(len(all))[:rnd.IntN(4)] {
@@ -182,11 +182,11 @@ func TestACKsFormMeansTheSameAsByEncodingJSON(t *testing.T) {
 	}
 }
 
-// TestOtherFormsAreLeftToEncodingJSON checks texts that ReadContract must not
-// read: texts that are no contracts, and contracts in another notation.
+// TestOtherFormsAreLeftToEncodingJSON checks texts that ReadChoice must not
+// read: texts that are no choices, and choices in another notation.
 func TestOtherFormsAreLeftToEncodingJSON(t *testing.T) {
-	const good = `{"v":1,"topology":"00000000000000ff","grade":"own","cpus":"0-3","containers":{"a":"0-1","b":"2-3"}}`
-	if _, read := ReadContract(good); !read {
+	const good = `{"v":2,"topology":"00000000000000ff","policy":"exclusive","cpus":"0-3","containers":{"a":"0-1","b":"2-3"}}`
+	if _, read := ReadChoice(good); !read {
 		t.Fatalf("%s is not read", good)
 	}
 	for i := range good {
@@ -195,42 +195,42 @@ func TestOtherFormsAreLeftToEncodingJSON(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{
-		"", good + " ", good + good, strings.Replace(good, `"v":1`, `"v":2`, 1), strings.Replace(good, "own", "mine", 1), strings.Replace(good, "0ff", "0FF", 1),
+		"", good + " ", good + good, strings.Replace(good, `"v":2`, `"v":3`, 1), strings.Replace(good, "exclusive", "mine", 1), strings.Replace(good, "0ff", "0FF", 1),
 		strings.Replace(good, "0-3", "3-0", 1), strings.Replace(good, `"a"`, `"\u0061"`, 1), strings.Replace(good, `{"a":"0-1","b":"2-3"}`, "{}", 1),
 	} {
-		if c, read := ReadContract(bad); read {
+		if c, read := ReadChoice(bad); read {
 			t.Errorf("%s is read as %+v", bad, c)
 		}
 	}
 }
 
-// checkRead checks that ReadContract reads a text like encoding/json, or
+// checkRead checks that ReadChoice reads a text like encoding/json, or
 // refuses the text.
 func checkRead(t *testing.T, text string) {
 	t.Helper()
-	c, read := ReadContract(text)
+	c, read := ReadChoice(text)
 	if !read {
 		return
 	}
-	var v contractJSON
+	var v choiceJSON
 	err := json.Unmarshal([]byte(text), &v)
 	if want := jsonOf(c); err != nil || !reflect.DeepEqual(v, want) {
 		t.Errorf("%s is read as %+v; by encoding/json it is %+v (%v)", text, want, v, err)
 	}
 }
 
-func FuzzReadContract(f *testing.F) {
-	f.Add(`{"v":1,"topology":"00000000000000ff","grade":"seats","cpus":"0-3","home":"0-7","containers":{"a":"0","a":""}}`)
-	f.Add(fmt.Sprintf(`{"v":1,"topology":"%016x","grade":"pool","cpus":" 1 ","home":""}`, 1))
+func FuzzReadChoice(f *testing.F) {
+	f.Add(`{"v":2,"topology":"00000000000000ff","policy":"shared","cpus":"0-3","domain":"0-7","containers":{"a":"0","a":""}}`)
+	f.Add(fmt.Sprintf(`{"v":2,"topology":"%016x","policy":"pool","cpus":" 1 ","domain":""}`, 1))
 	f.Fuzz(checkRead)
 }
 
-func BenchmarkContract(b *testing.B) {
-	c := place.Contract{Topology: 0xff, Grade: pick.Own, CPUs: unit.CPUSetOf(8, 9, 10, 11), Containers: map[string]unit.CPUSet{"main": unit.CPUSetOf(8, 9, 10, 11)}}
+func BenchmarkChoice(b *testing.B) {
+	c := cpus.Choice{Topology: 0xff, Policy: cpus.Exclusive, CPUs: unit.CPUSetOf(8, 9, 10, 11), Containers: map[string]unit.CPUSet{"main": unit.CPUSetOf(8, 9, 10, 11)}}
 	b.ReportAllocs()
 	for b.Loop() {
 		var room [512]byte
-		if _, read := ReadContract(string(AppendContract(room[:0], &c))); !read {
+		if _, read := ReadChoice(string(AppendChoice(room[:0], &c))); !read {
 			b.Fatal("not read")
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -37,16 +38,16 @@ type Node struct {
 
 // A Refused is a pod to which its node gave no CPUs. The map only lists it.
 type Refused struct {
-	Name  string
-	Grade pick.Grade // of the CPUs that it asks for
-	Why   string
+	Name   string
+	Policy cpus.Policy // of the CPUs that it asks for
+	Why    string
 }
 
 // An Owner is a pod with CPUs of the node.
 type Owner struct {
 	// Name is "namespace/name" of the pod, or its UID if these are not known.
 	Name string
-	Hold pick.Hold
+	Hold cpus.Allocation
 	// Note tells who chose the CPUs, or why the node did not use the scheduler's choice.
 	Note string
 	// mark is the letter of the pod in the map: upper case if the pod owns CPUs,
@@ -71,7 +72,7 @@ type Map struct {
 // A part is a socket, a NUMA node or an L3 cache. parts are the smaller parts
 // in it, such as the L3 caches of a NUMA node.
 type part struct {
-	level pick.Level
+	level cpus.Level
 	name  string
 	cpus  unit.CPUSet
 	parts []*part
@@ -119,11 +120,11 @@ func New(n Node, owners []Owner, drawn time.Time) *Map {
 func (m *Map) name() {
 	slices.SortStableFunc(m.owners, func(a, b Owner) int {
 		return cmp.Or(
-			cmp.Compare(a.Hold.Grade, b.Hold.Grade), cmp.Compare(lowest(a.Hold.CPUs), lowest(b.Hold.CPUs)), strings.Compare(a.Name, b.Name))
+			cmp.Compare(a.Hold.Policy, b.Hold.Policy), cmp.Compare(lowest(a.Hold.CPUs), lowest(b.Hold.CPUs)), strings.Compare(a.Name, b.Name))
 	})
 	owning := 0
 	for _, o := range m.owners {
-		if o.Hold.Grade == pick.Own {
+		if o.Hold.Policy == cpus.Exclusive {
 			owning++
 		}
 	}
@@ -134,7 +135,7 @@ func (m *Map) name() {
 	for i := range m.owners {
 		o := &m.owners[i]
 		o.index = i
-		if o.Hold.Grade == pick.Own {
+		if o.Hold.Policy == cpus.Exclusive {
 			o.mark = letters('A', i, m.width)
 		} else {
 			o.mark = letters('a', i, m.width) // not the letters of own CPUs, while others are free
@@ -176,24 +177,24 @@ func (m *Map) split() {
 	}
 	cacheOf := func(set unit.CPUSet) cache { return cache{of[lowest(set)].Socket, of[lowest(set)].L3} }
 	pieces := map[cache]int{} // more than one if several NUMA nodes share an L3 cache
-	for _, l3 := range m.m.Pools(pick.L3) {
+	for _, l3 := range m.m.Pools(cpus.L3) {
 		pieces[cacheOf(l3)]++
 	}
 	m.caches = len(pieces)
-	for _, socket := range m.m.Pools(pick.Socket) {
-		s := &part{level: pick.Socket, name: fmt.Sprintf("socket %d", of[lowest(socket)].Socket), cpus: socket}
+	for _, socket := range m.m.Pools(cpus.Socket) {
+		s := &part{level: cpus.Socket, name: fmt.Sprintf("socket %d", of[lowest(socket)].Socket), cpus: socket}
 		m.sockets = append(m.sockets, s)
-		for _, numa := range m.m.Pools(pick.NUMA) {
+		for _, numa := range m.m.Pools(cpus.NUMA) {
 			if !socket.Contains(numa) {
 				continue
 			}
-			n := &part{level: pick.NUMA, name: fmt.Sprintf("NUMA node %d", of[lowest(numa)].NUMA), cpus: numa}
+			n := &part{level: cpus.NUMA, name: fmt.Sprintf("NUMA node %d", of[lowest(numa)].NUMA), cpus: numa}
 			s.parts = append(s.parts, n)
-			for _, l3 := range m.m.Pools(pick.L3) {
+			for _, l3 := range m.m.Pools(cpus.L3) {
 				if !numa.Contains(l3) {
 					continue
 				}
-				c := &part{level: pick.L3, name: fmt.Sprintf("L3 %d", of[lowest(l3)].L3), cpus: l3}
+				c := &part{level: cpus.L3, name: fmt.Sprintf("L3 %d", of[lowest(l3)].L3), cpus: l3}
 				if pieces[cacheOf(l3)] > 1 {
 					c.name = "part of " + c.name
 				}
@@ -216,27 +217,27 @@ func (m *Map) split() {
 func (m *Map) place(o *Owner) {
 	set := o.Hold.CPUs
 	if o.isPool() && set.Empty() {
-		set = o.Hold.Home
+		set = o.Hold.Domain
 	}
 	for c := range set.All() {
 		at := m.cells[c]
 		switch {
-		case o.Hold.Grade == pick.Own:
+		case o.Hold.Policy == cpus.Exclusive:
 			at.owners = append(at.owners, o)
-		case o.Hold.Grade == pick.Seated:
+		case o.Hold.Policy == cpus.Shared:
 			at.seats = append(at.seats, o)
 		case at.isOpen():
 			at.pools = append(at.pools, o)
 		}
 		m.cells[c] = at
 	}
-	if o.Hold.Grade == pick.Own {
+	if o.Hold.Policy == cpus.Exclusive {
 		return
 	}
 	m.settle(o)
 	if beside := o.beside(); !beside.Empty() {
 		m.eachPart(func(p *part) {
-			if p.level == pick.L3 && !p.cpus.Intersect(beside).Empty() {
+			if p.level == cpus.L3 && !p.cpus.Intersect(beside).Empty() {
 				p.grown = append(p.grown, o)
 			}
 		})
@@ -248,13 +249,13 @@ func (m *Map) place(o *Owner) {
 // cache. Then the pool belongs to the lowest part, as in pick.Map.LevelOf.
 func (m *Map) settle(o *Owner) {
 	at, parts := (*part)(nil), m.sockets
-	for len(parts) > 0 && !o.Hold.Home.Empty() {
-		next := slices.IndexFunc(parts, func(p *part) bool { return p.cpus.Contains(o.Hold.Home) })
+	for len(parts) > 0 && !o.Hold.Domain.Empty() {
+		next := slices.IndexFunc(parts, func(p *part) bool { return p.cpus.Contains(o.Hold.Domain) })
 		if next < 0 {
 			break
 		}
 		at, parts = parts[next], parts[next].parts
-		at.load += o.Hold.Request
+		at.load += o.Hold.CPU
 	}
 	switch {
 	case !o.isPool():
@@ -267,10 +268,10 @@ func (m *Map) settle(o *Owner) {
 
 // beside returns the CPUs of a pool that are outside its home.
 func (o *Owner) beside() unit.CPUSet {
-	if !o.isPool() || o.Hold.Home.Empty() {
+	if !o.isPool() || o.Hold.Domain.Empty() {
 		return unit.CPUSet{}
 	}
-	return o.Hold.CPUs.Minus(o.Hold.Home)
+	return o.Hold.CPUs.Minus(o.Hold.Domain)
 }
 
 // mark returns the mark of a CPU.
@@ -331,7 +332,7 @@ func (m *Map) Offline() unit.CPUSet {
 	return set
 }
 
-func (o *Owner) isPool() bool { return o.Hold.Grade == pick.Pooled }
+func (o *Owner) isPool() bool { return o.Hold.Policy == cpus.Pool }
 
 // all returns all CPUs.
 func (m *Map) all() unit.CPUSet { return m.m.All() }

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/model/cpus"
 )
 
 // TestMarksDifferByMoreThanTheirCase names pods with own CPUs and with seats.
@@ -16,9 +16,9 @@ func TestMarksDifferByMoreThanTheirCase(t *testing.T) {
 	}{{2, 3, 0}, {20, 6, 0}, {20, 10, 4}, {26, 26, 26}, {30, 40, 0}} {
 		m := &Map{}
 		for i := range x.own + x.seats {
-			o := Owner{Name: fmt.Sprint(i), Hold: pick.Hold{Grade: pick.Own}}
+			o := Owner{Name: fmt.Sprint(i), Hold: cpus.Allocation{Policy: cpus.Exclusive}}
 			if i >= x.own {
-				o.Hold.Grade = pick.Seated
+				o.Hold.Policy = cpus.Shared
 			}
 			m.owners = append(m.owners, o)
 		}

@@ -5,7 +5,7 @@ import (
 	"html"
 	"strings"
 
-	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/model/cpus"
 )
 
 // HTML returns the map as a page that needs no other file. On a narrow screen,
@@ -87,8 +87,8 @@ type page struct {
 
 // part writes a part and all parts within it.
 func (p *page) part(a *part) {
-	class := map[pick.Level]string{pick.Socket: "socket", pick.NUMA: "numa", pick.L3: "l3"}[a.level]
-	level := int(a.level-pick.Socket) + 2 // of the heading
+	class := map[cpus.Level]string{cpus.Socket: "socket", cpus.NUMA: "numa", cpus.L3: "l3"}[a.level]
+	level := int(a.level-cpus.Socket) + 2 // of the heading
 	fmt.Fprintf(&p.b, `<section class="%s"><h%d>%s <small>%s</small>`, class, level, html.EscapeString(a.name), p.room(a))
 	for _, o := range a.pools {
 		fmt.Fprintf(&p.b, ` <b class="%s">%s</b>`, o.class("t"), badge("pool", o))
@@ -97,7 +97,7 @@ func (p *page) part(a *part) {
 		fmt.Fprintf(&p.b, ` <b class="%s">%s</b>`, o.class("t"), badge("grown pool", o))
 	}
 	fmt.Fprintf(&p.b, "</h%d>\n", level)
-	if a.level == pick.L3 {
+	if a.level == cpus.L3 {
 		p.cores(a)
 	} else {
 		p.b.WriteString(`<div class="parts">` + "\n")
@@ -156,7 +156,7 @@ func (p *page) legend() string {
 	var b strings.Builder
 	b.WriteString("<h2>Legend</h2>\n<ul>\n")
 	for _, e := range p.entries() {
-		fmt.Fprintf(&b, "<li>%s<div><em>%v</em> <b>%s</b> %s</div></li>\n", square(e.look, "", ""), e.grade, html.EscapeString(e.name), html.EscapeString(e.text))
+		fmt.Fprintf(&b, "<li>%s<div><em>%v</em> <b>%s</b> %s</div></li>\n", square(e.look, "", ""), e.policy, html.EscapeString(e.name), html.EscapeString(e.text))
 	}
 	for _, s := range p.Map.legend() {
 		fmt.Fprintf(&b, "<li>%s<div>%s</div></li>\n", square(s.look(), "", ""), html.EscapeString(s.means))

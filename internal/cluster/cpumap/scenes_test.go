@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -41,23 +41,23 @@ func set(list string) unit.CPUSet {
 	return s
 }
 
-func own(name, cpus string) Owner {
-	return Owner{Name: name, Hold: pick.Hold{Grade: pick.Own, CPUs: set(cpus)}}
+func own(name, list string) Owner {
+	return Owner{Name: name, Hold: cpus.Allocation{Policy: cpus.Exclusive, CPUs: set(list)}}
 }
 
-func seats(name, cpus, home string) Owner {
-	return Owner{Name: name, Hold: pick.Hold{Grade: pick.Seated, CPUs: set(cpus), Home: set(home), Request: 500}}
+func seats(name, list, domain string) Owner {
+	return Owner{Name: name, Hold: cpus.Allocation{Policy: cpus.Shared, CPUs: set(list), Domain: set(domain), CPU: 500}}
 }
 
-func pool(name, cpus, home string) Owner {
-	return Owner{Name: name, Hold: pick.Hold{Grade: pick.Pooled, CPUs: set(cpus), Home: set(home), Request: 4000}}
+func pool(name, list, domain string) Owner {
+	return Owner{Name: name, Hold: cpus.Allocation{Policy: cpus.Pool, CPUs: set(list), Domain: set(domain), CPU: 4000}}
 }
 
 // without returns a topology in which some CPUs are offline.
-func without(t node.Topology, cpus string) node.Topology {
+func without(t node.Topology, list string) node.Topology {
 	var left node.Topology
 	for _, c := range t.CPUs {
-		if !set(cpus).Has(c.ID) {
+		if !set(list).Has(c.ID) {
 			left.CPUs = append(left.CPUs, c)
 		}
 	}

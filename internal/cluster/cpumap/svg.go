@@ -5,7 +5,7 @@ import (
 	"html"
 	"strings"
 
-	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -149,7 +149,7 @@ func (p *picture) heading(width float64) float64 {
 // maximum width.
 func (p *picture) arrange(b *box, room float64) {
 	inner := room - 2*inset
-	if b.level == pick.L3 {
+	if b.level == cpus.L3 {
 		columns := widthOf(len(b.cores))
 		b.w, b.h = 0, 0
 		for i := range b.cores {
@@ -234,7 +234,7 @@ func (p *picture) rowHeight(cores []unit.CPUSet) float64 {
 // box draws a part and all parts within it.
 func (p *picture) box(b *box, x, y float64) {
 	x, y = x+b.x, y+b.y
-	class := map[pick.Level]string{pick.Socket: "socket", pick.NUMA: "numa", pick.L3: "l3"}[b.level]
+	class := map[cpus.Level]string{cpus.Socket: "socket", cpus.NUMA: "numa", cpus.L3: "l3"}[b.level]
 	fmt.Fprintf(&p.b, `<rect class="%s" x="%.1f" y="%.1f" width="%.0f" height="%.0f" rx="5"/>`+"\n", class, x+0.5, y+0.5, b.w, b.h)
 	x, y = x+inset, y+inset
 	for _, line := range b.head {
@@ -256,7 +256,7 @@ func (p *picture) box(b *box, x, y float64) {
 	for _, below := range b.boxes {
 		p.box(below, x, y)
 	}
-	if b.level == pick.L3 {
+	if b.level == cpus.L3 {
 		p.cores(b.cores, x, y)
 	}
 }
@@ -299,9 +299,9 @@ func (p *picture) square(l look, x, y, height float64) {
 // list draws the legend. It returns the y coordinate below the legend.
 func (p *picture) list(y, width float64) float64 {
 	const (
-		sample = 24.0 // height of the square of an entry
-		words  = margin + cellWidth + 10
-		grades = 44.0 // width of the names of the grades
+		sample   = 24.0 // height of the square of an entry
+		words    = margin + cellWidth + 10
+		policies = 64.0 // width of the names of the policies
 	)
 	entry := func(x float64, l *look, name, text string) {
 		if l != nil {
@@ -328,8 +328,8 @@ func (p *picture) list(y, width float64) float64 {
 		y = max(at-lineHeight+14, y+sample+4)
 	}
 	for _, e := range p.entries() {
-		fmt.Fprintf(&p.b, `<text class="dim" x="%.0f" y="%.0f">%v</text>`, words, y+16, e.grade)
-		entry(words+grades, &e.look, e.name, e.text)
+		fmt.Fprintf(&p.b, `<text class="dim" x="%.0f" y="%.0f">%v</text>`, words, y+16, e.policy)
+		entry(words+policies, &e.look, e.name, e.text)
 	}
 	for _, s := range p.legend() {
 		l := s.look()

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -42,7 +43,7 @@ func (m *Map) Text() string {
 func (m *Map) table(b *strings.Builder) {
 	name, list := 0, 0
 	m.eachPart(func(p *part) {
-		if p.level == pick.L3 {
+		if p.level == cpus.L3 {
 			name = max(name, len(p.name))
 			for _, row := range rows(p.cores, m.width) {
 				list = max(list, len(listOfRow(row)))
@@ -51,14 +52,14 @@ func (m *Map) table(b *strings.Builder) {
 	})
 	m.eachPart(func(p *part) {
 		switch p.level {
-		case pick.Socket:
+		case cpus.Socket:
 			b.WriteString("\n")
 			text := p.name
 			if len(p.parts) > 1 {
 				text += ", " + m.roomOf(p)
 			}
 			hang(b, "", text+poolsOf("pool", p.pools), 4)
-		case pick.NUMA:
+		case cpus.NUMA:
 			hang(b, "  ", fmt.Sprintf("%s, %s%s", p.name, m.roomOf(p), poolsOf("pool", p.pools)), 4)
 		default:
 			label := p.name
@@ -86,8 +87,8 @@ func (m *Map) list(b *strings.Builder) {
 		}
 	}
 	for _, e := range entries {
-		line := fmt.Sprintf("%s  %-5v  %-*s  ", e.mark, e.grade, name, e.name)
-		indent := mark + 2 + 5 + 2 + name + 2
+		line := fmt.Sprintf("%s  %-9v  %-*s  ", e.mark, e.policy, name, e.name)
+		indent := mark + 2 + 9 + 2 + name + 2
 		if utf8.RuneCountInString(e.name) > mostName {
 			fmt.Fprintln(b, strings.TrimRight(line, " "))
 			line = strings.Repeat(" ", indent)
@@ -176,7 +177,7 @@ func (m *Map) row(cores []unit.CPUSet) string {
 // roomOf describes the open CPUs of a part.
 func (m *Map) roomOf(p *part) string {
 	text := m.room(p)
-	if p.load > 0 && (p.level == pick.L3 || len(p.parts) > 1) {
+	if p.load > 0 && (p.level == cpus.L3 || len(p.parts) > 1) {
 		text += fmt.Sprintf(", %v requested", p.load)
 	}
 	return text

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -17,8 +18,8 @@ func (m *Map) summary() string {
 	if m.m.Len() == 0 {
 		return "the report names no CPU"
 	}
-	nodes := len(m.m.Pools(pick.NUMA))
-	pieces := len(m.m.Pools(pick.L3))
+	nodes := len(m.m.Pools(cpus.NUMA))
+	pieces := len(m.m.Pools(cpus.L3))
 	text := fmt.Sprintf("%s, %d open; %s, %s, %s", count(m.m.Len(), "CPU"), m.open(m.all()).Len(),
 		count(len(m.sockets), "socket"), count(nodes, "NUMA node"), count(m.caches, "L3 cache"))
 	if pieces > m.caches {
@@ -114,13 +115,13 @@ func count(n int, noun string) string {
 func (m *Map) describe(o *Owner) string {
 	h := o.Hold
 	text := ""
-	switch h.Grade {
-	case pick.Own:
+	switch h.Policy {
+	case cpus.Exclusive:
 		text = fmt.Sprintf("%s: %s", count(h.CPUs.Len(), "CPU"), listOf(h.CPUs))
-	case pick.Seated:
-		text = fmt.Sprintf("%s: %s, of %s, requests %v", count(h.CPUs.Len(), "CPU"), listOf(h.CPUs), m.partOf(h.Home), h.Request)
+	case cpus.Shared:
+		text = fmt.Sprintf("%s: %s, of %s, requests %v", count(h.CPUs.Len(), "CPU"), listOf(h.CPUs), m.partOf(h.Domain), h.CPU)
 	default:
-		text = fmt.Sprintf("the open CPUs of %s (%s), requests %v", m.partOf(h.Home), listOf(h.Home), h.Request)
+		text = fmt.Sprintf("the open CPUs of %s (%s), requests %v", m.partOf(h.Domain), listOf(h.Domain), h.CPU)
 		if beside := o.beside(); !beside.Empty() {
 			text += fmt.Sprintf("; has grown into CPUs %s", listOf(beside))
 		}
@@ -136,11 +137,11 @@ func (m *Map) describe(o *Owner) string {
 
 // An entry is a pod in the list of a map.
 type entry struct {
-	mark  string
-	grade pick.Grade
-	name  string
-	text  string
-	look  look
+	mark   string
+	policy cpus.Policy
+	name   string
+	text   string
+	look   look
 }
 
 // entries lists the pods: the owners by their marks, and then those to which the
@@ -149,11 +150,11 @@ func (m *Map) entries() []entry {
 	var all []entry
 	for i := range m.owners {
 		o := &m.owners[i]
-		all = append(all, entry{o.mark, o.Hold.Grade, o.Name, m.describe(o), o.look()})
+		all = append(all, entry{o.mark, o.Hold.Policy, o.Name, m.describe(o), o.look()})
 	}
 	for _, p := range m.node.Refused {
 		why := cmp.Or(p.Why, "the node gave it none") // the reason says that the pod has none
-		all = append(all, entry{m.sign(markNone), p.Grade, p.Name, why, look{class: "cpu", mark: markNone}})
+		all = append(all, entry{m.sign(markNone), p.Policy, p.Name, why, look{class: "cpu", mark: markNone}})
 	}
 	return all
 }
@@ -216,7 +217,7 @@ func names(owners []*Owner) string { return strings.Join(namesOf(owners), ", ") 
 // room says how many CPUs of a part are open.
 func (m *Map) room(p *part) string {
 	all := fmt.Sprint(p.cpus.Len())
-	if p.level != pick.L3 {
+	if p.level != cpus.L3 {
 		all = count(p.cpus.Len(), "CPU")
 	}
 	return fmt.Sprintf("%d of %s open", m.open(p.cpus).Len(), all)

@@ -9,14 +9,11 @@ import (
 	"strings"
 
 	"tenon.sh/tenon/api/v1alpha1"
-	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
-
-// aparts maps the values of pick.Separation to their names in reports.
-var aparts = map[pick.Separation]string{pick.Anywhere: "", pick.ApartCores: "core", pick.ApartNodes: "numa"}
 
 // A cacheKey identifies an entry in the caches of a report.
 type cacheKey struct{ socket, numa, l3, kind int32 }
@@ -58,8 +55,8 @@ func Convert(r place.Report) *v1alpha1.CPUs {
 	out.Cores = strings.Join(names, ";")
 	for _, h := range r.Held {
 		out.Held = append(out.Held, v1alpha1.HeldCPUs{
-			UID: string(h.UID), Grade: h.Hold.Grade.String(), CPUs: h.Hold.CPUs.String(), Home: h.Hold.Home.String(),
-			Request: int64(h.Hold.Request), Apart: aparts[h.Hold.Apart],
+			UID: string(h.UID), Policy: h.Hold.Policy.String(), CPUs: h.Hold.CPUs.String(), Domain: h.Hold.Domain.String(),
+			Request: int64(h.Hold.CPU), ExclusivePolicy: h.Hold.Exclusive.String(),
 		})
 	}
 	slices.SortFunc(out.Held, func(a, b v1alpha1.HeldCPUs) int { return cmp.Compare(a.UID, b.UID) })
@@ -97,21 +94,19 @@ func Read(c *v1alpha1.CPUs) (place.Report, error) {
 		return place.Report{}, fmt.Errorf("reserved: %w", err)
 	}
 	for i, h := range c.Held {
-		hold := pick.Hold{Request: unit.MilliCPU(h.Request)}
+		hold := cpus.Allocation{CPU: unit.MilliCPU(h.Request)}
 		known := false
-		if hold.Grade, known = pick.ParseGrade(h.Grade); !known {
-			return place.Report{}, fmt.Errorf("held[%d].grade: %.64q: want own, seats or pool", i, h.Grade)
+		if hold.Policy, known = cpus.ParsePolicy(h.Policy); !known {
+			return place.Report{}, fmt.Errorf("held[%d].policy: %.64q: want exclusive, shared or pool", i, h.Policy)
 		}
 		if hold.CPUs, err = unit.ParseCPUSet(h.CPUs); err != nil {
 			return place.Report{}, fmt.Errorf("held[%d].cpus: %w", i, err)
 		}
-		if hold.Home, err = unit.ParseCPUSet(h.Home); err != nil {
-			return place.Report{}, fmt.Errorf("held[%d].home: %w", i, err)
+		if hold.Domain, err = unit.ParseCPUSet(h.Domain); err != nil {
+			return place.Report{}, fmt.Errorf("held[%d].domain: %w", i, err)
 		}
-		for apart, name := range aparts {
-			if name == h.Apart {
-				hold.Apart = apart
-			}
+		if hold.Exclusive, known = cpus.ParseExclusivePolicy(h.ExclusivePolicy); !known {
+			return place.Report{}, fmt.Errorf("held[%d].exclusivePolicy: %.64q: want PCPULevel or NUMANodeLevel", i, h.ExclusivePolicy)
 		}
 		r.Held = append(r.Held, place.Held{UID: place.UID(h.UID), Hold: hold})
 	}

@@ -11,6 +11,7 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -38,9 +39,9 @@ func TestAReportOfTheClusterSaysTheSame(t *testing.T) {
 		"empty":  {Topology: server()},
 		"hybrid": {Topology: slow, Keep: 2},
 		"held": {Topology: server(), Keep: 1, Reserved: unit.CPUSetOf(0, 16), Manager: "static", Held: []place.Held{
-			{UID: "a", Hold: pick.Hold{Grade: pick.Own, CPUs: unit.CPUSetOf(1, 17)}},
-			{UID: "b", Hold: pick.Hold{Grade: pick.Seated, CPUs: unit.CPUSetOf(2), Home: unit.CPUSetOf(0, 1, 2, 3), Request: 500, Apart: pick.ApartCores}},
-			{UID: "c", Hold: pick.Hold{Grade: pick.Pooled, CPUs: unit.CPUSetOf(4, 5), Home: unit.CPUSetOf(4, 5), Request: 1500, Apart: pick.ApartNodes}},
+			{UID: "a", Hold: cpus.Allocation{Policy: cpus.Exclusive, CPUs: unit.CPUSetOf(1, 17)}},
+			{UID: "b", Hold: cpus.Allocation{Policy: cpus.Shared, CPUs: unit.CPUSetOf(2), Domain: unit.CPUSetOf(0, 1, 2, 3), CPU: 500, Exclusive: cpus.PCPULevel}},
+			{UID: "c", Hold: cpus.Allocation{Policy: cpus.Pool, CPUs: unit.CPUSetOf(4, 5), Domain: unit.CPUSetOf(4, 5), CPU: 1500, Exclusive: cpus.NUMANodeLevel}},
 		}},
 		"refused": {Topology: server(), Keep: 1, Refused: []place.UID{"a", "b"}},
 	} {
@@ -76,9 +77,9 @@ func TestAWrongReportNamesItsField(t *testing.T) {
 		"a CPU is in two cores":  func(c *v1alpha1.CPUs) { c.Cores = "0,16;0" },
 		"cores: CPU 99 is in no": func(c *v1alpha1.CPUs) { c.Cores = "0,99" },
 		"reserved: ":             func(c *v1alpha1.CPUs) { c.Reserved = "-1" },
-		`held[0].grade: "mine"`:  func(c *v1alpha1.CPUs) { c.Held = []v1alpha1.HeldCPUs{{Grade: "mine"}} },
-		"held[0].cpus: ":         func(c *v1alpha1.CPUs) { c.Held = []v1alpha1.HeldCPUs{{Grade: "own", CPUs: "9-1"}} },
-		"held[0].home: ":         func(c *v1alpha1.CPUs) { c.Held = []v1alpha1.HeldCPUs{{Grade: "pool", Home: "?"}} },
+		`held[0].policy: "mine"`: func(c *v1alpha1.CPUs) { c.Held = []v1alpha1.HeldCPUs{{Policy: "mine"}} },
+		"held[0].cpus: ":         func(c *v1alpha1.CPUs) { c.Held = []v1alpha1.HeldCPUs{{Policy: "exclusive", CPUs: "9-1"}} },
+		"held[0].domain: ":       func(c *v1alpha1.CPUs) { c.Held = []v1alpha1.HeldCPUs{{Policy: "pool", Domain: "?"}} },
 	} {
 		c := Convert(place.Report{Topology: server()})
 		spoil(c)

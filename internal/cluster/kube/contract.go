@@ -1,10 +1,8 @@
 package kube
 
 import (
-	"cmp"
 	"encoding/json"
-	"slices"
-	"strconv"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -12,17 +10,17 @@ import (
 	"tenon.sh/tenon/internal/cluster/quantity"
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
-	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A contractText is the content of the annotation tenon.sh/cpus.
-type contractText struct {
+// A choiceText is the content of the annotation tenon.sh/cpus.
+type choiceText struct {
 	Version    int                    `json:"v"`
 	Topology   string                 `json:"topology"`
-	Grade      string                 `json:"grade"`
+	Policy     string                 `json:"policy"`
 	CPUs       unit.CPUSet            `json:"cpus"`
-	Home       unit.CPUSet            `json:"home"`
+	Domain     unit.CPUSet            `json:"domain"`
 	Containers map[string]unit.CPUSet `json:"containers"`
 }
 
@@ -31,9 +29,9 @@ type contractText struct {
 func ContractAnnotations(p *corev1.Pod, m *pick.Map, c place.Contract) map[string]string {
 	var room [1024]byte
 	all := make(map[string]string, 3)
-	all[AnnotationCPUs] = string(contracttext.AppendContract(room[:0], &c))
+	all[AnnotationCPUs] = string(contracttext.AppendChoice(room[:0], &c.Choice))
 	var own unit.CPUSet
-	if c.Grade != pick.Pooled {
+	if c.Policy != cpus.Pool {
 		own = c.CPUs
 	}
 	shares := make([]contracttext.Share, len(c.Nodes))
@@ -50,52 +48,41 @@ func ContractAnnotations(p *corev1.Pod, m *pick.Map, c place.Contract) map[strin
 		for i := range p.Spec.Containers {
 			names[i] = p.Spec.Containers[i].Name
 		}
-		all[AnnotationCPUSet] = string(contracttext.AppendACK(room[:0], names, m, &c))
+		all[AnnotationCPUSet] = string(contracttext.AppendACK(room[:0], names, m, &c.Choice))
 	}
 	return all
 }
 
-// ContractOf returns the CPUs that a scheduler chose, from the annotations of a
+// ChoiceOf returns the CPUs that a scheduler chose, from the annotations of a
 // pod. It tries the annotation of Tenon's scheduler first, then that of
 // Koordinator's scheduler, whose annotation lacks the topology. The second
 // result is false if no annotation can be read.
-func ContractOf(p *corev1.Pod) (place.Contract, bool, []Fault) {
+func ChoiceOf(p *corev1.Pod) (cpus.Choice, bool, []Fault) {
 	text, given := p.Annotations[AnnotationCPUs]
 	if !given {
 		status, faults := ResourceStatusOf(p)
 		if status.CPUs.Empty() {
-			return place.Contract{}, false, faults
+			return cpus.Choice{}, false, faults
 		}
-		return place.Contract{Grade: pick.Own, CPUs: status.CPUs, Nodes: sharesOf(status)}, true, faults
+		return cpus.Choice{Policy: cpus.Exclusive, CPUs: status.CPUs}, true, faults
 	}
-	if c, read := contracttext.ReadContract(text); read {
+	if c, read := contracttext.ReadChoice(text); read {
 		return c, true, nil
 	}
 	// Another program may have written the same JSON with other spaces, or in another order.
-	var v contractText
+	var v choiceText
 	if err := json.Unmarshal([]byte(text), &v); err != nil {
-		return place.Contract{}, false, faultOf(AnnotationCPUs, "not the choice of a scheduler: %s", oneLine(err))
+		return cpus.Choice{}, false, faultOf(AnnotationCPUs, "not the choice of a scheduler: %s", oneLine(err))
 	}
-	grade, known := pick.ParseGrade(v.Grade)
-	hash, hashed := pick.ParseHash(v.Topology)
+	policy, known := cpus.ParsePolicy(v.Policy)
+	hash, hashed := cpus.ParseHash(v.Topology)
 	switch {
 	case v.Version != contracttext.Version:
-		return place.Contract{}, false, fieldFault(AnnotationCPUs, "v", "want "+strconv.Itoa(contracttext.Version))
+		return cpus.Choice{}, false, fieldFault(AnnotationCPUs, "v", fmt.Sprintf("want %d: the scheduler of another release wrote it; replace the pod, then its scheduler writes it anew", contracttext.Version))
 	case !known:
-		return place.Contract{}, false, wordFault(AnnotationCPUs, "grade", v.Grade, []string{"own", "seats", "pool"})
+		return cpus.Choice{}, false, wordFault(AnnotationCPUs, "policy", v.Policy, cpus.Policies())
 	case !hashed:
-		return place.Contract{}, false, fieldFault(AnnotationCPUs, "topology", "want 16 hexadecimal digits")
+		return cpus.Choice{}, false, fieldFault(AnnotationCPUs, "topology", "want 16 hexadecimal digits")
 	}
-	return place.Contract{Topology: hash, Grade: grade, CPUs: v.CPUs, Home: v.Home, Containers: v.Containers}, true, nil
-}
-
-func sharesOf(s ResourceStatus) []place.NodeShare {
-	var all []place.NodeShare
-	for _, n := range s.NUMANodes {
-		all = append(all, place.NodeShare{
-			NUMA: node.NUMANode(n.Node), CPU: quantity.CPU(*n.Resources.Cpu(), unit.Up), Memory: unit.Bytes(quantity.Whole(*n.Resources.Memory(), unit.Up)),
-		})
-	}
-	slices.SortFunc(all, func(a, b place.NodeShare) int { return cmp.Compare(a.NUMA, b.NUMA) })
-	return all
+	return cpus.Choice{Topology: hash, Policy: policy, CPUs: v.CPUs, Domain: v.Domain, Containers: v.Containers}, true, nil
 }

@@ -6,8 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"tenon.sh/tenon/internal/decide/cpus/pick"
-	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -73,7 +72,7 @@ func NUMASpecOf(p *corev1.Pod) (NUMASpec, []Fault) {
 
 // DemandOf returns the CPUs that a pod demands from its node. The second result is false for a
 // pod without a demand, and for a demand with a fault. Then the pod shares CPUs with others.
-func DemandOf(p *corev1.Pod) (place.Demand, bool, []Fault) {
+func DemandOf(p *corev1.Pod) (cpus.PodRequest, bool, []Fault) {
 	class := ClassWithDefault(p)
 	spec, faults := ResourceSpecOf(p)
 	numa, more := NUMASpecOf(p)
@@ -90,35 +89,35 @@ func DemandOf(p *corev1.Pod) (place.Demand, bool, []Fault) {
 		if ack {
 			faults = append(faults, inertFault(AnnotationCPUSetScheduler, "", fmt.Sprintf("counts for LSE, LSR and LS pods only, and this one is %s", class))...)
 		}
-		return place.Demand{}, false, faults
+		return cpus.PodRequest{}, false, faults
 	}
 	amounts := Native(p)
-	d := place.Demand{Memory: amounts.MemoryRequest.Or(0)}
+	d := cpus.PodRequest{Memory: amounts.MemoryRequest.Or(0)}
 	request, requested := amounts.CPURequest.Value()
 	pooled := burst || spec.RequiredCPUBindPolicy == constrainedBurst || spec.PreferredCPUBindPolicy == constrainedBurst
 	switch {
 	case pooled || class == node.LS && !ack && numa.NUMATopologyPolicy == "SingleNUMANode":
-		d.Grade, d.Request = pick.Pooled, request
+		d.Policy, d.CPU, d.Grows = cpus.Pool, request, policy == StaticBurst
 		if !requested && burst {
-			return place.Demand{}, false, append(faults, faultOf(AnnotationCPUPolicy, "the pod requests no cpu")...)
+			return cpus.PodRequest{}, false, append(faults, faultOf(AnnotationCPUPolicy, "the pod requests no cpu")...)
 		}
 	case class == node.LSE || class == node.LSR:
 		if !requested || request <= 0 || request%unit.CPUs(1) != 0 {
-			return place.Demand{}, false, faults // the agent reports this fault in the reason of its want
+			return cpus.PodRequest{}, false, faults // the agent reports this fault in the reason of its want
 		}
-		d.Grade, d.CPUs = pick.Own, int(request/unit.CPUs(1))
+		d.Policy, d.CPUs = cpus.Exclusive, int(request/unit.CPUs(1))
 		if ack {
 			d.Containers = limitsOf(p, d.CPUs)
 		}
 	case ack:
 		if wrong := demandLimits(p, request, &d); wrong != "" {
-			return place.Demand{}, false, append(faults, faultOf(AnnotationCPUSetScheduler, "%s", wrong)...)
+			return cpus.PodRequest{}, false, append(faults, faultOf(AnnotationCPUSetScheduler, "%s", wrong)...)
 		}
-		if d.Grade == pick.Seated {
+		if d.Policy == cpus.Shared {
 			faults = append(faults, unwantedSeats(p, d.CPUs)...)
 		}
 	default:
-		return place.Demand{}, false, faults
+		return cpus.PodRequest{}, false, faults
 	}
 	bindOf(&d, spec, numa)
 	return d, true, faults
@@ -127,7 +126,7 @@ func DemandOf(p *corev1.Pod) (place.Demand, bool, []Fault) {
 // demandLimits sets the demand from ACK's annotation: each container demands as
 // many CPUs as its limit. If the pod requests all of them, it owns them.
 // demandLimits returns a description of a fault, or "".
-func demandLimits(p *corev1.Pod, request unit.MilliCPU, d *place.Demand) string {
+func demandLimits(p *corev1.Pod, request unit.MilliCPU, d *cpus.PodRequest) string {
 	for i := range p.Spec.Containers {
 		c := &p.Spec.Containers[i]
 		limit, limited := as[unit.MilliCPU](dropZero(nativeCPU.amountIn(c.Resources.Limits, unit.Up))).Value()
@@ -140,14 +139,14 @@ func demandLimits(p *corev1.Pod, request unit.MilliCPU, d *place.Demand) string 
 			return fmt.Sprintf("container %.64q has the cpu limit %v: want at most %d CPUs", c.Name, limit, unit.MaxCPUs)
 		}
 		d.CPUs += int(limit / unit.CPUs(1))
-		d.Containers = append(d.Containers, place.Container{Name: c.Name, CPUs: int(limit / unit.CPUs(1))})
+		d.Containers = append(d.Containers, cpus.ContainerRequest{Name: c.Name, CPUs: int(limit / unit.CPUs(1))})
 	}
 	if d.CPUs == 0 {
 		return "no container has a cpu limit: want a whole number of CPUs"
 	}
-	d.Grade = pick.Own
+	d.Policy = cpus.Exclusive
 	if request != unit.CPUs(d.CPUs) {
-		d.Grade, d.Request = pick.Seated, request
+		d.Policy, d.CPU = cpus.Shared, request
 	}
 	return ""
 }
@@ -200,8 +199,8 @@ func requestBeside(p *corev1.Pod, n int) string {
 // limitsOf returns the containers, each with its number of CPUs. It returns nil
 // if a limit is not a whole number of CPUs, or if the limits do not add up to
 // n. Then the CPUs belong to the pod as a whole.
-func limitsOf(p *corev1.Pod, n int) []place.Container {
-	var d place.Demand
+func limitsOf(p *corev1.Pod, n int) []cpus.ContainerRequest {
+	var d cpus.PodRequest
 	if demandLimits(p, unit.CPUs(n), &d) != "" || d.CPUs != n {
 		return nil
 	}
@@ -210,54 +209,46 @@ func limitsOf(p *corev1.Pod, n int) []place.Container {
 
 // bindOf sets the fields of the demand that come from resource-spec and
 // numa-topology-spec.
-func bindOf(d *place.Demand, spec ResourceSpec, numa NUMASpec) {
+func bindOf(d *cpus.PodRequest, spec ResourceSpec, numa NUMASpec) {
 	switch spec.RequiredCPUBindPolicy {
 	case "FullPCPUs":
-		d.Bind = pick.OnlyWhole
+		d.Bind = cpus.OnlyWhole
 	case "SpreadByPCPUs":
-		d.Bind = pick.OnlySpread
+		d.Bind = cpus.OnlySpread
 	default:
 		switch spec.PreferredCPUBindPolicy {
 		case "FullPCPUs":
-			d.Bind = pick.PreferWhole
+			d.Bind = cpus.PreferWhole
 		case "SpreadByPCPUs":
-			d.Bind = pick.PreferSpread
+			d.Bind = cpus.PreferSpread
 		}
 	}
 	switch spec.PreferredCPUExclusivePolicy {
 	case "PCPULevel":
-		d.Apart = pick.ApartCores
+		d.Exclusive = cpus.PCPULevel
 	case "NUMANodeLevel":
-		d.Apart = pick.ApartNodes
+		d.Exclusive = cpus.NUMANodeLevel
 	}
 	switch numa.NUMATopologyPolicy {
 	case "SingleNUMANode":
-		d.Within = pick.NUMA
+		d.Within = cpus.NUMA
 	case "Restricted":
-		d.Fewest = d.Grade == pick.Own
+		d.Fewest = d.Policy == cpus.Exclusive
 	}
 }
 
 // cpusOf returns the CPUs that a pod demands and those that its scheduler
 // chose, for the node's agent. The function Faults reports the faults of both.
 func cpusOf(p *corev1.Pod) node.CPUOverride {
-	d, demands, _ := DemandOf(p)
-	if !demands {
+	r, asks, _ := DemandOf(p)
+	if !asks {
 		return node.CPUOverride{}
 	}
-	o := node.CPUOverride{
-		Pod: UID(p), Grade: uint8(d.Grade), Bind: uint8(d.Bind), Within: uint8(d.Within), Apart: uint8(d.Apart), Fewest: d.Fewest,
-		CPUs: d.CPUs, Request: d.Request,
-		Grows: d.Grade == pick.Pooled && p.Annotations[AnnotationCPUPolicy] == StaticBurst,
-	}
-	for _, c := range d.Containers {
-		o.Containers = append(o.Containers, node.ContainerCPUs{Name: c.Name, CPUs: c.CPUs})
-	}
-	if c, chosen, _ := ContractOf(p); chosen {
-		o.Chosen = &node.CPUChoice{Grade: uint8(c.Grade), CPUs: c.CPUs, Home: c.Home}
-		if c.Topology != 0 {
-			o.Chosen.Topology = c.Topology.String()
-		}
+	r.Memory = 0 // the agent takes it from the workload
+	o := node.CPUOverride{Pod: UID(p), PodRequest: r}
+	if c, chosen, _ := ChoiceOf(p); chosen {
+		c.Containers = nil // the agent divides the CPUs itself
+		o.Chosen = &c
 	}
 	return o
 }

@@ -10,6 +10,7 @@ import (
 
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -21,19 +22,19 @@ func TestWhatAPodDemandsOfTheCPUs(t *testing.T) {
 	lse, lsr := label(LabelQOSClass, "LSE"), label(LabelQOSClass, "LSR")
 	for name, c := range map[string]struct {
 		made   []podChange
-		want   string // grade, CPUs, request, bind, level; empty: no demand
+		want   string // policy, CPUs, request, bind, level; empty: no demand
 		faults int
 	}{
 		"a service":                               {[]podChange{container("c", "cpu=4", "cpu=4")}, "", 0},
-		"ACK, requests are limits":                {[]podChange{ack, container("c", "cpu=4", "cpu=4")}, "own 4 0m 0 node", 0},
-		"ACK, requests are left out":              {[]podChange{ack, container("c", "", "cpu=4")}, "own 4 0m 0 node", 0},
-		"ACK, the seed's go-demo":                 {[]podChange{ack, container("c", "cpu=1", "cpu=4")}, "seats 4 1000m 0 node", 0},
-		"ACK, two containers":                     {[]podChange{ack, container("c", "cpu=4", "cpu=4"), container("d", "cpu=2", "cpu=2")}, "own 6 0m 0 node", 0},
-		"ACK, a container without a limit":        {[]podChange{ack, container("c", "cpu=4", "cpu=4"), container("d", "", "")}, "own 4 0m 0 node", 0},
-		"ACK, a sidecar with a request":           {[]podChange{ack, container("c", "cpu=4", "cpu=4"), initContainer("s", "cpu=100m", "", true)}, "seats 4 4100m 0 node", 1},
-		"ACK, one CPU and an overhead":            {[]podChange{ack, container("c", "cpu=1", "cpu=1"), overhead("cpu=250m")}, "seats 1 1250m 0 node", 1},
-		"ACK, a request for the whole pod":        {[]podChange{ack, container("c", "cpu=4", "cpu=4"), func(p *corev1.Pod) { p.Spec.Resources = &corev1.ResourceRequirements{Requests: list("cpu=6")} }}, "seats 4 6000m 0 node", 1},
-		"ACK, seats and a sidecar":                {[]podChange{ack, container("c", "cpu=1", "cpu=4"), initContainer("s", "cpu=100m", "", true)}, "seats 4 1100m 0 node", 0},
+		"ACK, requests are limits":                {[]podChange{ack, container("c", "cpu=4", "cpu=4")}, "exclusive 4 0m 0 node", 0},
+		"ACK, requests are left out":              {[]podChange{ack, container("c", "", "cpu=4")}, "exclusive 4 0m 0 node", 0},
+		"ACK, the seed's go-demo":                 {[]podChange{ack, container("c", "cpu=1", "cpu=4")}, "shared 4 1000m 0 node", 0},
+		"ACK, two containers":                     {[]podChange{ack, container("c", "cpu=4", "cpu=4"), container("d", "cpu=2", "cpu=2")}, "exclusive 6 0m 0 node", 0},
+		"ACK, a container without a limit":        {[]podChange{ack, container("c", "cpu=4", "cpu=4"), container("d", "", "")}, "exclusive 4 0m 0 node", 0},
+		"ACK, a sidecar with a request":           {[]podChange{ack, container("c", "cpu=4", "cpu=4"), initContainer("s", "cpu=100m", "", true)}, "shared 4 4100m 0 node", 1},
+		"ACK, one CPU and an overhead":            {[]podChange{ack, container("c", "cpu=1", "cpu=1"), overhead("cpu=250m")}, "shared 1 1250m 0 node", 1},
+		"ACK, a request for the whole pod":        {[]podChange{ack, container("c", "cpu=4", "cpu=4"), func(p *corev1.Pod) { p.Spec.Resources = &corev1.ResourceRequirements{Requests: list("cpu=6")} }}, "shared 4 6000m 0 node", 1},
+		"ACK, seats and a sidecar":                {[]podChange{ack, container("c", "cpu=1", "cpu=4"), initContainer("s", "cpu=100m", "", true)}, "shared 4 1100m 0 node", 0},
 		"ACK, no limit":                           {[]podChange{ack, container("c", "cpu=4", "")}, "", 1},
 		"ACK, a fraction":                         {[]podChange{ack, container("c", "cpu=1500m", "cpu=1500m")}, "", 1},
 		"ACK, static-burst":                       {[]podChange{ack, burst, container("c", "cpu=4", "cpu=4")}, "pool 0 4000m 0 node", 0},
@@ -42,26 +43,26 @@ func TestWhatAPodDemandsOfTheCPUs(t *testing.T) {
 		"another word":                            {[]podChange{annotation(AnnotationCPUSetScheduler, "yes"), container("c", "cpu=4", "cpu=4")}, "", 1},
 		"switched off":                            {[]podChange{annotation(AnnotationCPUSetScheduler, "false"), container("c", "cpu=4", "cpu=4")}, "", 0},
 		"BE":                                      {[]podChange{ack, label(LabelQOSClass, "BE"), container("c", "cpu=4", "cpu=4")}, "", 1},
-		"LSE":                                     {[]podChange{lse, container("c", "cpu=4", "cpu=4")}, "own 4 0m 0 node", 0},
-		"LSR with whole cores":                    {[]podChange{lsr, full, container("c", "cpu=4", "cpu=4")}, "own 4 0m 2 node", 0},
+		"LSE":                                     {[]podChange{lse, container("c", "cpu=4", "cpu=4")}, "exclusive 4 0m 0 node", 0},
+		"LSR with whole cores":                    {[]podChange{lsr, full, container("c", "cpu=4", "cpu=4")}, "exclusive 4 0m 2 node", 0},
 		"LSR of a fraction":                       {[]podChange{lsr, container("c", "cpu=1500m", "cpu=4")}, "", 0},
-		"LSE on one NUMA node":                    {[]podChange{lse, single, container("c", "cpu=4", "cpu=4")}, "own 4 0m 0 NUMA node", 0},
+		"LSE on one NUMA node":                    {[]podChange{lse, single, container("c", "cpu=4", "cpu=4")}, "exclusive 4 0m 0 NUMA node", 0},
 		"a service on one NUMA node":              {[]podChange{single, container("c", "cpu=1500m", "")}, "pool 0 1500m 0 NUMA node", 0},
-		"the NUMA policy under ACK's name":        {[]podChange{lse, annotation(AnnotationACKNUMASpec, `{"numaTopologyPolicy":"SingleNUMANode"}`), container("c", "cpu=2", "cpu=2")}, "own 2 0m 0 NUMA node", 0},
-		"a NUMA policy that there is not":         {[]podChange{lse, annotation(AnnotationNUMASpec, `{"numaTopologyPolicy":"One"}`), container("c", "cpu=2", "cpu=2")}, "own 2 0m 0 node", 1},
+		"the NUMA policy under ACK's name":        {[]podChange{lse, annotation(AnnotationACKNUMASpec, `{"numaTopologyPolicy":"SingleNUMANode"}`), container("c", "cpu=2", "cpu=2")}, "exclusive 2 0m 0 NUMA node", 0},
+		"a NUMA policy that there is not":         {[]podChange{lse, annotation(AnnotationNUMASpec, `{"numaTopologyPolicy":"One"}`), container("c", "cpu=2", "cpu=2")}, "exclusive 2 0m 0 node", 1},
 		"ConstrainedBurst, a pool for a fraction": {[]podChange{annotation(AnnotationResourceSpec, `{"preferredCPUBindPolicy":"ConstrainedBurst"}`), container("c", "cpu=1500m", "cpu=4")}, "pool 0 1500m 0 node", 0},
 	} {
 		p := pod("p", c.made...)
 		d, any, faults := DemandOf(&p)
 		got := ""
 		if any {
-			got = fmt.Sprint(d.Grade, " ", d.CPUs, " ", d.Request, " ", d.Bind, " ", d.Within)
+			got = fmt.Sprint(d.Policy, " ", d.CPUs, " ", d.CPU, " ", d.Bind, " ", d.Within)
 		}
-		grade := pick.Grade(0)
+		policy := cpus.Policy(0)
 		if any {
-			grade = d.Grade
+			policy = d.Policy
 		}
-		if o := cpusOf(&p); pick.Grade(o.Grade) != grade || o.Grows != (grade == pick.Pooled && p.Annotations[AnnotationCPUPolicy] == StaticBurst) {
+		if o := cpusOf(&p); o.Policy != policy || o.Grows != (policy == cpus.Pool && p.Annotations[AnnotationCPUPolicy] == StaticBurst) {
 			t.Errorf("%s: the agent gets %+v", name, o)
 		}
 		if got != c.want || len(faults) != c.faults {
@@ -114,15 +115,15 @@ func TestTheChoiceIsInTheAnnotationsOfThePod(t *testing.T) {
 	p := pod("p", annotation(AnnotationCPUSetScheduler, "true"), container("nginx", "cpu=2 memory=2Gi", "cpu=2 memory=2Gi"), container("side", "cpu=1", "cpu=1"))
 	d, _, _ := DemandOf(&p)
 	m := twoCaches()
-	o, why := m.Fit(m.Seats(unit.CPUSet{}, 1, nil), d.Claim)
-	if why != pick.Fits {
+	o, why := m.Fit(m.Seats(unit.CPUSet{}, 1, nil), d.Request)
+	if why != cpus.Fits {
 		t.Fatal(why)
 	}
 	c := place.ContractOf(m, d, o)
 	notes := ContractAnnotations(&p, m, c)
 	maps.Copy(p.Annotations, notes)
-	got, there, faults := ContractOf(&p)
-	if !there || len(faults) > 0 || got.CPUs != c.CPUs || got.Topology != m.Hash() || !got.Matches(d) || !maps.Equal(got.Containers, c.Containers) {
+	got, there, faults := ChoiceOf(&p)
+	if !there || len(faults) > 0 || got.CPUs != c.CPUs || got.Topology != m.Hash() || !got.Matches(d.Request) || !maps.Equal(got.Containers, c.Containers) {
 		t.Errorf("%s was read as %+v, %v", notes[AnnotationCPUs], got, faults)
 	}
 	var ack map[string]map[string]struct {
@@ -136,7 +137,7 @@ func TestTheChoiceIsInTheAnnotationsOfThePod(t *testing.T) {
 		t.Errorf("Koordinator's annotation is %s (%v)", notes[AnnotationResourceStatus], faults)
 	}
 	delete(p.Annotations, AnnotationCPUs)
-	if got, there, _ = ContractOf(&p); !there || got.CPUs != c.CPUs || got.Topology != 0 {
+	if got, there, _ = ChoiceOf(&p); !there || got.CPUs != c.CPUs || got.Topology != 0 {
 		t.Errorf("by Koordinator's annotation alone: %+v", got)
 	}
 }
@@ -144,33 +145,34 @@ func TestTheChoiceIsInTheAnnotationsOfThePod(t *testing.T) {
 // TestAForgedChoiceIsNoChoice checks annotations that no scheduler writes.
 func TestAForgedChoiceIsNoChoice(t *testing.T) {
 	for text, faults := range map[string]int{
-		`{"v":1,"topology":"00000000000000ff","grade":"own","cpus":"0-3"}`:  0,
-		`{"v":2,"topology":"00000000000000ff","grade":"own","cpus":"0-3"}`:  1,
-		`{"v":1,"topology":"xyz","grade":"own","cpus":"0-3"}`:               1,
-		`{"v":1,"topology":"00000000000000ff","grade":"mine","cpus":"0-3"}`: 1,
-		`{"v":1,"topology":"00000000000000ff","grade":"own","cpus":"3-0"}`:  1,
+		`{"v":2,"topology":"00000000000000ff","policy":"exclusive","cpus":"0-3"}`: 0,
+		`{"v":3,"topology":"00000000000000ff","policy":"exclusive","cpus":"0-3"}`: 1,
+		`{"v":1,"topology":"00000000000000ff","policy":"own","cpus":"0-3"}`:       1, // of the release before
+		`{"v":2,"topology":"xyz","policy":"exclusive","cpus":"0-3"}`:              1,
+		`{"v":2,"topology":"00000000000000ff","policy":"mine","cpus":"0-3"}`:      1,
+		`{"v":2,"topology":"00000000000000ff","policy":"exclusive","cpus":"3-0"}`: 1,
 		`0-3`: 1,
 	} {
 		p := pod("p", label(LabelQOSClass, "LSE"), container("c", "cpu=2", "cpu=2"), annotation(AnnotationCPUs, text))
-		c, there, found := ContractOf(&p)
+		c, there, found := ChoiceOf(&p)
 		if there != (faults == 0) || len(found) != faults || len(Faults(&p)) != faults {
 			t.Errorf("%s: %+v, %v", text, c, found)
 		}
-		if d, _, _ := DemandOf(&p); there && c.Matches(d) {
+		if d, _, _ := DemandOf(&p); there && c.Matches(d.Request) {
 			t.Errorf("4 CPUs match the demand for 2: %+v", c)
 		}
 	}
 }
 
 func FuzzContract(f *testing.F) {
-	f.Add(`{"v":1,"topology":"00000000000000ff","grade":"seats","cpus":"0-3","home":"0-7","containers":{"a":"0"}}`, `{"cpuset":"0-3"}`)
+	f.Add(`{"v":2,"topology":"00000000000000ff","policy":"shared","cpus":"0-3","domain":"0-7","containers":{"a":"0"}}`, `{"cpuset":"0-3"}`)
 	m := twoCaches()
 	f.Fuzz(func(t *testing.T, contract, status string) {
 		p := pod("p", label(LabelQOSClass, "LSE"), container("c", "cpu=2", "cpu=2"), annotation(AnnotationCPUs, contract), annotation(AnnotationResourceStatus, status))
 		d, _, _ := DemandOf(&p)
-		c, there, _ := ContractOf(&p)
+		c, there, _ := ChoiceOf(&p)
 		if there {
-			m.Seats(unit.CPUSet{}, 1, []pick.Hold{c.Hold(d)})
+			m.Seats(unit.CPUSet{}, 1, []cpus.Allocation{c.Allocation(d.Request)})
 		}
 	})
 }

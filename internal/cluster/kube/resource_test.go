@@ -195,7 +195,7 @@ func TestALargeExponentIsAFault(t *testing.T) {
 			read := make(chan []Fault, 1)
 			go func() {
 				Batch(&p)
-				_, _, faults := ContractOf(&p)
+				_, _, faults := ChoiceOf(&p)
 				read <- append(Faults(&p), faults...)
 			}()
 			select {

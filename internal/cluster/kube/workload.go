@@ -352,7 +352,7 @@ func Faults(p *corev1.Pod) []Fault {
 	_, _, more = ObjectiveOf(p, ClassWithDefault(p))
 	faults = append(faults, more...)
 	if _, given := p.Annotations[AnnotationCPUs]; given {
-		_, _, more = ContractOf(p)
+		_, _, more = ChoiceOf(p)
 		faults = append(faults, more...)
 	}
 	return faults

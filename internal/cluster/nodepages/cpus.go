@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -38,7 +39,7 @@ func (n Node) binderText() string {
 }
 
 // cpus prints who binds the CPUs of a node, and how many CPUs pods have.
-func cpus(b *strings.Builder, n Node) {
+func writeCPUs(b *strings.Builder, n Node) {
 	c := n.Report.Status.CPUs
 	if c == nil {
 		b.WriteString("\nCPUs for pods: the agent reports none, so no pod gets CPUs of its own there\n")
@@ -49,9 +50,9 @@ func cpus(b *strings.Builder, n Node) {
 		fmt.Fprintf(b, "\nCPUs for pods: not known, because the report cannot be read: %v\n", err)
 		return
 	}
-	pods := map[string]int{} // by grade
+	pods := map[string]int{} // by policy
 	for _, h := range c.Held {
-		pods[h.Grade]++
+		pods[h.Policy]++
 	}
 	fmt.Fprintf(b, "\nCPUs for pods: %d of %s open", all.Minus(own).Minus(reserved).Len(), count(all.Len(), "CPU"))
 	if c.Keep > 0 && !reserved.Contains(all) {
@@ -61,14 +62,14 @@ func cpus(b *strings.Builder, n Node) {
 		fmt.Fprintf(b, ", %d reserved", reserved.Len())
 	}
 	var has []string
-	if pods["own"] > 0 {
-		has = append(has, fmt.Sprintf("%d owned by %s", own.Len(), count(pods["own"], "pod")))
+	if pods[cpus.Exclusive.String()] > 0 {
+		has = append(has, fmt.Sprintf("%d owned by %s", own.Len(), count(pods[cpus.Exclusive.String()], "pod")))
 	}
-	if pods["seats"] > 0 {
-		has = append(has, "seats of "+count(pods["seats"], "pod"))
+	if pods[cpus.Shared.String()] > 0 {
+		has = append(has, "seats of "+count(pods[cpus.Shared.String()], "pod"))
 	}
-	if pods["pool"] > 0 {
-		has = append(has, count(pods["pool"], "pool"))
+	if pods[cpus.Pool.String()] > 0 {
+		has = append(has, count(pods[cpus.Pool.String()], "pool"))
 	}
 	if len(has) > 0 {
 		fmt.Fprintf(b, "; %s", strings.Join(has, ", "))
@@ -96,7 +97,7 @@ func readCPUs(c *v1alpha1.CPUs) (all, own, reserved unit.CPUSet, err error) {
 		all, err = all.Union(set), errors.Join(err, wrong)
 	}
 	for _, h := range c.Held {
-		if h.Grade == "own" {
+		if h.Policy == cpus.Exclusive.String() {
 			set, wrong := unit.ParseCPUSet(h.CPUs)
 			own, err = own.Union(set), errors.Join(err, wrong)
 		}

@@ -47,7 +47,7 @@ func Explain(n Node, now time.Time) string {
 	amount(&b, "batch-cpu", s.Batch.CPU, cpu)
 	amount(&b, "batch-memory", s.Batch.Memory, memory)
 	printPublished(&b, n, now)
-	cpus(&b, n)
+	writeCPUs(&b, n)
 	trials(&b, s.Trials, now)
 	return b.String()
 }

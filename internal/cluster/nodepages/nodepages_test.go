@@ -61,10 +61,10 @@ status:
     reserved: "7"
     keep: 1
     held:
-    - {uid: a, grade: own, cpus: 0-3}
-    - {uid: b, grade: own, cpus: 8-9}
-    - {uid: c, grade: seats, cpus: 4-5, home: 0-7, request: 500}
-    - {uid: d, grade: pool, cpus: 10-15, home: 8-15, request: 4000}
+    - {uid: a, policy: exclusive, cpus: 0-3}
+    - {uid: b, policy: exclusive, cpus: 8-9}
+    - {uid: c, policy: shared, cpus: 4-5, domain: 0-7, request: 500}
+    - {uid: d, policy: pool, cpus: 10-15, domain: 8-15, request: 4000}
     refused: [{uid: e, why: none can be granted}]
   published: {cpu: 7200m, memory: 8Gi, at: "2026-03-01T11:59:30.000000Z", reason: as the agent reports}
   means:

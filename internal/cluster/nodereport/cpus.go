@@ -4,8 +4,8 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/cpureport"
 	"tenon.sh/tenon/internal/decide/cpus/hold"
-	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -23,7 +23,7 @@ func cpusOf(v View) *v1alpha1.CPUs {
 		uid := w.Overrides.CPUs.Pod
 		h, held := g.Shared[w.ID]
 		if set, own := g.Of[w.ID]; own {
-			h, held = pick.Hold{Grade: pick.Own, CPUs: set, Apart: pick.Separation(w.Overrides.CPUs.Apart)}, true
+			h, held = cpus.Allocation{Policy: cpus.Exclusive, CPUs: set, Exclusive: w.Overrides.CPUs.Exclusive}, true
 		}
 		why := g.Why[w.ID]
 		switch {

@@ -7,10 +7,10 @@ import (
 
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/cpureport"
-	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/decide/tick"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -28,10 +28,10 @@ func TestTheReportSaysWhoHoldsWhichCPUs(t *testing.T) {
 		s.Workloads = append(s.Workloads, w)
 		s.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}] = node.CPUs{}
 	}
-	chosen := &node.CPUChoice{Topology: "00000000000000ff", Grade: 1, CPUs: unit.CPUSetOf(0, 1)}
-	add("pod", node.LS, node.CPUOverride{Pod: "uid-1", Grade: 1, CPUs: 2, Chosen: chosen})
-	add("large", node.LS, node.CPUOverride{Pod: "uid-2", Grade: 1, CPUs: 7})
-	add("pool", node.LS, node.CPUOverride{Pod: "uid-3", Grade: 3, Request: 500})
+	chosen := &cpus.Choice{Topology: 0xff, Policy: cpus.Exclusive, CPUs: unit.CPUSetOf(0, 1)}
+	add("pod", node.LS, node.CPUOverride{Pod: "uid-1", PodRequest: cpus.PodRequest{Request: cpus.Request{Policy: cpus.Exclusive, CPUs: 2}}, Chosen: chosen})
+	add("large", node.LS, node.CPUOverride{Pod: "uid-2", PodRequest: cpus.PodRequest{Request: cpus.Request{Policy: cpus.Exclusive, CPUs: 7}}})
+	add("pool", node.LS, node.CPUOverride{Pod: "uid-3", PodRequest: cpus.PodRequest{Request: cpus.Request{Policy: cpus.Pool, CPU: 500}}})
 	add("unit", node.LSE, node.CPUOverride{})
 	var config policy.Config
 	state, wants := policy.Decide(config, policy.State{}, s)
@@ -40,10 +40,10 @@ func TestTheReportSaysWhoHoldsWhichCPUs(t *testing.T) {
 	if got == nil || len(got.Held) != 2 || len(got.Refused) != 1 || len(got.Caches) != 2 || got.Keep != 1 {
 		t.Fatalf("%+v", got)
 	}
-	if h := got.Held[0]; h.UID != "uid-1" || h.Grade != "own" || h.By != "node" || h.Why != "its scheduler's choice is for another topology" {
+	if h := got.Held[0]; h.UID != "uid-1" || h.Policy != "exclusive" || h.By != "node" || h.Why != "its scheduler's choice is for another topology" {
 		t.Errorf("the pod whose choice is for another topology: %+v", h)
 	}
-	if h := got.Held[1]; h.UID != "uid-3" || h.Grade != "pool" || h.Home == "" || h.Request != 500 {
+	if h := got.Held[1]; h.UID != "uid-3" || h.Policy != "pool" || h.Domain == "" || h.Request != 500 {
 		t.Errorf("the pool: %+v", h)
 	}
 	if got.Refused[0].UID != "uid-2" || got.Refused[0].Why == "" || got.Reserved == "" {
@@ -53,7 +53,7 @@ func TestTheReportSaysWhoHoldsWhichCPUs(t *testing.T) {
 	if err != nil || len(r.Held) != 2 || r.Reserved.Len() != 2 || !slices.Equal(r.Refused, []place.UID{"uid-2"}) {
 		t.Errorf("a scheduler reads %+v, %v", r, err)
 	}
-	for manager, want := range map[string]pick.Reason{"": pick.Fits, "static": place.OtherManager, "dra": place.OtherManager} {
+	for manager, want := range map[string]cpus.Code{"": cpus.Fits, "static": cpus.OtherManager, "dra": cpus.OtherManager} {
 		v.CPUManager = manager
 		r, err := cpureport.Read(Status(v, nil).CPUs)
 		if err != nil {
@@ -61,7 +61,7 @@ func TestTheReportSaysWhoHoldsWhichCPUs(t *testing.T) {
 		}
 		l := place.New()
 		l.Learn("n", r)
-		if _, why := l.Reserve(place.Pod{UID: "new", Demand: place.Demand{Claim: pick.Claim{Grade: pick.Own, CPUs: 1}}}, "n"); why != want {
+		if _, why := l.Reserve(place.Pod{UID: "new", Request: cpus.PodRequest{Request: cpus.Request{Policy: cpus.Exclusive, CPUs: 1}}}, "n"); why != want {
 			t.Errorf("with the manager %q a scheduler finds %q, want %q", manager, why, want)
 		}
 	}

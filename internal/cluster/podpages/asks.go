@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/decide/cpus/pick"
-	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -17,19 +17,19 @@ import (
 // Asks holds the demand of a pod. The JSON names of all types of answers are
 // documented in docs/kubectl-tenon.md, and do not change.
 type Asks struct {
-	Grade   string `json:"grade,omitempty"`
+	Policy  string `json:"policy,omitempty"`
 	CPUs    int    `json:"cpus,omitempty"`
 	Request string `json:"request,omitempty"`
 	Text    string `json:"text"`
 }
 
-func asksOf(d *place.Demand) Asks {
+func asksOf(d *cpus.PodRequest) Asks {
 	if d == nil {
 		return Asks{Text: "no CPUs of its own"}
 	}
-	a := Asks{Grade: d.Grade.String(), CPUs: d.CPUs, Text: asksFor(d)}
-	if d.Grade != pick.Own {
-		a.Request = d.Request.String()
+	a := Asks{Policy: d.Policy.String(), CPUs: d.CPUs, Text: asksFor(d)}
+	if d.Policy != cpus.Exclusive {
+		a.Request = d.CPU.String()
 	}
 	return a
 }
@@ -49,27 +49,27 @@ func faultsOf(p *corev1.Pod) []kube.Fault {
 }
 
 // asksFor prints a demand.
-func asksFor(d *place.Demand) string {
+func asksFor(d *cpus.PodRequest) string {
 	text := ""
-	switch d.Grade {
-	case pick.Own:
-		text = fmt.Sprintf("%s of its own", cpus(d.CPUs))
-	case pick.Seated:
-		text = fmt.Sprintf("%s, shared, for a request of %v", cpus(d.CPUs), d.Request)
+	switch d.Policy {
+	case cpus.Exclusive:
+		text = fmt.Sprintf("%s of its own", countCPUs(d.CPUs))
+	case cpus.Shared:
+		text = fmt.Sprintf("%s, shared, for a request of %v", countCPUs(d.CPUs), d.CPU)
 	default:
-		text = fmt.Sprintf("a pool of CPUs for a request of %v", d.Request)
+		text = fmt.Sprintf("a pool of CPUs for a request of %v", d.CPU)
 	}
 	switch d.Bind {
-	case pick.OnlyWhole:
+	case cpus.OnlyWhole:
 		text += ", whole cores only"
-	case pick.PreferWhole:
+	case cpus.PreferWhole:
 		text += ", whole cores if possible"
-	case pick.OnlySpread:
+	case cpus.OnlySpread:
 		text += ", one of each core only"
-	case pick.PreferSpread:
+	case cpus.PreferSpread:
 		text += ", one of each core if possible"
 	}
-	if d.Within != pick.Machine {
+	if d.Within != cpus.Machine {
 		text += ", all of " + d.Within.One()
 	}
 	if d.Fewest {
@@ -78,7 +78,7 @@ func asksFor(d *place.Demand) string {
 	return text
 }
 
-func cpus(n int) string {
+func countCPUs(n int) string {
 	if n == 1 {
 		return "1 CPU"
 	}
@@ -86,8 +86,8 @@ func cpus(n int) string {
 }
 
 // describeOffer prints an offer of CPUs.
-func describeOffer(g pick.Grade, o pick.Offer) string {
-	if g != pick.Own {
+func describeOffer(g cpus.Policy, o pick.Offer) string {
+	if g != cpus.Exclusive {
 		return o.Level.One()
 	}
 	text := fmt.Sprintf("%s, %s", plural(o.Nodes, "NUMA node"), plural(o.Caches, "L3 cache"))

@@ -14,6 +14,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/stored"
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/cpus"
 )
 
 // Map returns the map of the CPUs of a node. If there is none, the error says
@@ -29,7 +30,7 @@ func (c *Cluster) Map(name string) (*cpumap.Map, error) {
 	}
 	var refused []cpumap.Refused
 	for _, r := range c.refused(n) {
-		refused = append(refused, cpumap.Refused{Name: r.Pod, Grade: r.grade, Why: r.Why})
+		refused = append(refused, cpumap.Refused{Name: r.Pod, Policy: r.policy, Why: r.Why})
 	}
 	of := cpumap.Node{
 		Name: name, Topology: n.report.Topology, Reserved: n.report.Reserved, Keep: n.report.Keep, Manager: n.report.Manager,
@@ -49,7 +50,7 @@ func (c *Cluster) reporting(name string) (*nodeState, error) {
 		return nil, fmt.Errorf("there is no node %q", name)
 	}
 	if !n.reported {
-		return nil, fmt.Errorf("node %s: %s", name, cmp.Or(n.age, string(place.NoReport)))
+		return nil, fmt.Errorf("node %s: %s", name, cmp.Or(n.age, cpus.NoReport.Text()))
 	}
 	return n, nil
 }
@@ -88,26 +89,26 @@ type Cache struct {
 type Owner struct {
 	Pod      string `json:"pod"`
 	UID      string `json:"uid"`
-	Grade    string `json:"grade"`
+	Policy   string `json:"policy"`
 	CPUs     string `json:"cpus"`
-	Home     string `json:"home,omitempty"`
+	Domain   string `json:"domain,omitempty"`
 	Where    string `json:"where,omitempty"`
 	Request  string `json:"request,omitempty"`
 	By       string `json:"by,omitempty"`
 	Why      string `json:"why,omitempty"`
 	Reported bool   `json:"reported"`
 
-	hold pick.Hold
+	hold cpus.Allocation
 }
 
 // A Refused is a pod that asks for CPUs and to which its node gave none.
 type Refused struct {
-	Pod   string `json:"pod"`
-	UID   string `json:"uid"`
-	Grade string `json:"grade"` // of the CPUs that it asks for
-	Why   string `json:"why,omitempty"`
+	Pod    string `json:"pod"`
+	UID    string `json:"uid"`
+	Policy string `json:"policy"` // of the CPUs that it asks for
+	Why    string `json:"why,omitempty"`
 
-	grade pick.Grade
+	policy cpus.Policy
 }
 
 // MapPage returns the same as Map, as data.
@@ -153,14 +154,14 @@ func (c *Cluster) owners(n *nodeState) []Owner {
 	for _, h := range c.ledger.View(n.Name).Holds() {
 		report, reported := reports[h.UID]
 		o := Owner{
-			Pod: cmp.Or(names[h.UID], string(h.UID)), UID: string(h.UID), Grade: h.Hold.Grade.String(), CPUs: h.Hold.CPUs.String(), Home: h.Hold.Home.String(),
+			Pod: cmp.Or(names[h.UID], string(h.UID)), UID: string(h.UID), Policy: h.Hold.Policy.String(), CPUs: h.Hold.CPUs.String(), Domain: h.Hold.Domain.String(),
 			By: report.By, Why: report.Why, Reported: reported, hold: h.Hold,
 		}
 		if !reported {
 			o.Why = "not reported by the node yet"
 		}
-		if h.Hold.Grade != pick.Own {
-			o.Request, o.Where = h.Hold.Request.String(), c.ledger.View(n.Name).Map().LevelOf(h.Hold.Home).One()
+		if h.Hold.Policy != cpus.Exclusive {
+			o.Request, o.Where = h.Hold.CPU.String(), c.ledger.View(n.Name).Map().LevelOf(h.Hold.Domain).One()
 		}
 		all = append(all, o)
 	}
@@ -185,7 +186,7 @@ func (c *Cluster) refused(n *nodeState) []Refused {
 		if rest, begins := strings.CutPrefix(text, nameOf(p)+" "); begins {
 			text = "it " + rest
 		}
-		all = append(all, Refused{Pod: nameOf(p), UID: string(uidOf(p)), Grade: demand.Grade.String(), Why: text, grade: demand.Grade})
+		all = append(all, Refused{Pod: nameOf(p), UID: string(uidOf(p)), Policy: demand.Policy.String(), Why: text, policy: demand.Policy})
 	}
 	slices.SortFunc(all, func(a, b Refused) int { return strings.Compare(a.Pod, b.Pod) })
 	return all

@@ -73,7 +73,7 @@ func fields(prefix string, of reflect.Type) []string {
 func TestAnswersAsDataHaveTheSameContent(t *testing.T) {
 	c := scene(t)
 	page, _ := c.ExplainPod("shop", "web-0", schedulers.Seen{})
-	if page.State != PodHolds || page.Held.CPUs != "10-11" || page.Held.Chosen != "9-10" || page.Asks.Grade != "seats" || page.Asks.Request != "500m" {
+	if page.State != PodHolds || page.Held.CPUs != "10-11" || page.Held.Chosen != "9-10" || page.Asks.Policy != "shared" || page.Asks.Request != "500m" {
 		t.Errorf("%+v %+v", page, page.Held)
 	}
 	m, err := c.MapPage("node-1")
@@ -101,7 +101,7 @@ func TestAnswersAsDataHaveTheSameContent(t *testing.T) {
 				held.Add(unit.CPU(cpu.CPU))
 			}
 		}
-		if held.String() != o.CPUs || (o.Where == "one L3 cache") != (o.Grade != "own") {
+		if held.String() != o.CPUs || (o.Where == "one L3 cache") != (o.Policy != "exclusive") {
 			t.Errorf("%+v has CPUs %v in the list", o, held)
 		}
 	}
@@ -114,7 +114,7 @@ func TestAnswersAsDataHaveTheSameContent(t *testing.T) {
 	}
 	found := c.Fit(manifests(t, ownPod).Wanted, Webhook{}, nil)
 	text, err := json.Marshal(found)
-	if err != nil || !strings.Contains(string(text), `"pod":"shop/p","count":1,"asks":{"grade":"own","cpus":2,"text":"2 CPUs of its own"},"scheduler":"default-scheduler","answer":"fits","node":"node-2","rating":`) {
+	if err != nil || !strings.Contains(string(text), `"pod":"shop/p","count":1,"asks":{"policy":"exclusive","cpus":2,"text":"2 CPUs of its own"},"scheduler":"default-scheduler","answer":"fits","node":"node-2","rating":`) {
 		t.Errorf("%s: %v", text, err)
 	}
 	if found.Pods[0].Rating == nil || !strings.Contains(found.Text(), "node-2  "+ratingText(found.Pods[0].Rating)+" ") {

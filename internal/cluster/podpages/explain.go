@@ -14,8 +14,8 @@ import (
 	"tenon.sh/tenon/internal/cluster/objectivetext"
 	"tenon.sh/tenon/internal/cluster/schedulers"
 	"tenon.sh/tenon/internal/cluster/stored"
-	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -59,9 +59,9 @@ type PodPage struct {
 
 // Held are the CPUs that a pod holds on its node.
 type Held struct {
-	Grade    string    `json:"grade"`
+	Policy   string    `json:"policy"`
 	CPUs     string    `json:"cpus"`
-	Home     string    `json:"home,omitempty"`
+	Domain   string    `json:"domain,omitempty"`
 	Where    string    `json:"where"`
 	By       string    `json:"by,omitempty"`
 	Why      string    `json:"why,omitempty"`
@@ -133,7 +133,7 @@ func (c *Cluster) ExplainPod(namespace, name string, seen schedulers.Seen) (*Pod
 		n := c.node(p.Spec.NodeName)
 		page.State, page.shares = PodShares, c.sharedText(n, p)
 		if page.shares == "" {
-			page.State, page.Why = PodUnreported, cmp.Or(n.age, string(place.NoReport))+", so it is not known on which CPUs the pod runs"
+			page.State, page.Why = PodUnreported, cmp.Or(n.age, cpus.NoReport.Text())+", so it is not known on which CPUs the pod runs"
 			page.NotLookedAt = c.lacks.texts()
 		}
 	default:
@@ -144,7 +144,7 @@ func (c *Cluster) ExplainPod(namespace, name string, seen schedulers.Seen) (*Pod
 
 // chosenText says which CPUs the scheduler of a pod chose, or "".
 func chosenText(p *corev1.Pod) string {
-	contract, chosen, _ := kube.ContractOf(p)
+	contract, chosen, _ := kube.ChoiceOf(p)
 	if !chosen {
 		return ""
 	}
@@ -172,7 +172,7 @@ func (c *Cluster) waitOf(p *corev1.Pod, seen schedulers.Seen) *Wait {
 	return w
 }
 
-func (c *Cluster) nodeAnswers(p *corev1.Pod, demand *place.Demand) []NodeAnswer {
+func (c *Cluster) nodeAnswers(p *corev1.Pod, demand *cpus.PodRequest) []NodeAnswer {
 	var all []NodeAnswer
 	for _, a := range c.askAll(candidate{Pod: p, demand: demand}) {
 		n := NodeAnswer{Node: a.node.Name, Fits: len(a.why) == 0}
@@ -183,7 +183,7 @@ func (c *Cluster) nodeAnswers(p *corev1.Pod, demand *place.Demand) []NodeAnswer 
 		case demand == nil:
 			n.Where = "it asks for no CPUs of its own"
 		default:
-			n.Rating, n.CPUs, n.Where = &a.worth, a.offer.CPUs.String(), describeOffer(demand.Grade, a.offer)
+			n.Rating, n.CPUs, n.Where = &a.worth, a.offer.CPUs.String(), describeOffer(demand.Policy, a.offer)
 		}
 		all = append(all, n)
 	}
@@ -193,7 +193,7 @@ func (c *Cluster) nodeAnswers(p *corev1.Pod, demand *place.Demand) []NodeAnswer 
 // withNumbers returns the reasons of a node. A refusal because of its resources
 // or CPUs gets numbers, and the names of the pods on these CPUs. Fit counts the
 // nodes by equal reasons, so it has such numbers of resources only.
-func (c *Cluster) withNumbers(a answer, demand *place.Demand) []string {
+func (c *Cluster) withNumbers(a answer, demand *cpus.PodRequest) []string {
 	all := slices.Clone(a.why)
 	if a.lack != nil {
 		all[0] = a.lack.String() + after(": ", a.node.KubeletReserves(a.lack.name))
@@ -236,7 +236,7 @@ func (c *Cluster) find(page *PodPage, p *corev1.Pod) {
 	n := c.node(p.Spec.NodeName)
 	page.State = PodUnreported
 	if !n.reported {
-		page.Why = cmp.Or(n.age, string(place.NoReport))
+		page.Why = cmp.Or(n.age, cpus.NoReport.Text())
 		switch {
 		case n.Left() != "":
 			page.Why += ", so it has no CPUs of its own there"
@@ -246,7 +246,7 @@ func (c *Cluster) find(page *PodPage, p *corev1.Pod) {
 		}
 		return
 	}
-	contract, chosen, _ := kube.ContractOf(p)
+	contract, chosen, _ := kube.ChoiceOf(p)
 	facts := n.Report.Status.CPUs
 	uid := kube.UIDOnNode(p)
 	if i := slices.IndexFunc(facts.Refused, func(r v1alpha1.RefusedCPUs) bool { return r.UID == uid }); i >= 0 {
@@ -263,15 +263,15 @@ func (c *Cluster) find(page *PodPage, p *corev1.Pod) {
 	}
 	h := facts.Held[i]
 	m := c.ledger.View(n.Name).Map()
-	set, home := setOf(h.CPUs), setOf(h.Home)
-	held := &Held{Grade: h.Grade, CPUs: set.String(), Home: home.String(), By: h.By, Why: h.Why, Reported: n.Report.Status.Reported.Time}
-	grade, _ := pick.ParseGrade(h.Grade)
-	if grade == pick.Own {
-		held.Where = describeOffer(grade, m.Judge(set))
+	set, home := setOf(h.CPUs), setOf(h.Domain)
+	held := &Held{Policy: h.Policy, CPUs: set.String(), Domain: home.String(), By: h.By, Why: h.Why, Reported: n.Report.Status.Reported.Time}
+	policy, _ := cpus.ParsePolicy(h.Policy)
+	if policy == cpus.Exclusive {
+		held.Where = describeOffer(policy, m.Judge(set))
 	} else {
 		held.Where = m.LevelOf(home).One()
 	}
-	if h.By == "scheduler" && chosen && contract.CPUs != set && contract.Grade != pick.Pooled {
+	if h.By == "scheduler" && chosen && contract.CPUs != set && contract.Policy != cpus.Pool {
 		held.Chosen = contract.CPUs.String()
 	}
 	held.Changing = page.Resize == "" && hasMore(h, demandOf(p))
@@ -281,8 +281,8 @@ func (c *Cluster) find(page *PodPage, p *corev1.Pod) {
 // hasMore reports whether a pod has CPUs that it does not ask for, so its node
 // has not read a change of the pod yet. A pod with fewer CPUs is no sign of
 // this: there may be no more of them.
-func hasMore(h v1alpha1.HeldCPUs, asks *place.Demand) bool {
-	return asks == nil || h.Grade != asks.Grade.String() || asks.Grade != pick.Pooled && setOf(h.CPUs).Len() > asks.CPUs
+func hasMore(h v1alpha1.HeldCPUs, asks *cpus.PodRequest) bool {
+	return asks == nil || h.Policy != asks.Policy.String() || asks.Policy != cpus.Pool && setOf(h.CPUs).Len() > asks.CPUs
 }
 
 // setOf parses a set of CPUs from a report. It ignores errors, because New has
@@ -321,7 +321,7 @@ func (p *PodPage) Text() string {
 	case PodUnreported:
 		fmt.Fprintf(&b, "It is on %s: %s.\n", p.Node, p.Why)
 	case PodHolds:
-		fmt.Fprintf(&b, "It has %s (%s) of %s%s.\n", cpus(setOf(p.Held.CPUs).Len()), p.Held.CPUs, p.Node, p.Held.kind())
+		fmt.Fprintf(&b, "It has %s (%s) of %s%s.\n", countCPUs(setOf(p.Held.CPUs).Len()), p.Held.CPUs, p.Node, p.Held.kind())
 		if p.Held.Changing {
 			fmt.Fprintf(&b, "It does not ask for these any more: the node follows within seconds, when tenond has read its pods again.\n")
 		}
@@ -346,13 +346,13 @@ func after(prefix, text string) string {
 
 // kind describes what the pod may do with its CPUs.
 func (h *Held) kind() string {
-	switch h.Grade {
-	case pick.Own.String():
+	switch h.Policy {
+	case cpus.Exclusive.String():
 		return " for itself: " + h.Where
-	case pick.Seated.String():
-		return fmt.Sprintf(" as seats, in %s (%s)", h.Where, h.Home)
+	case cpus.Shared.String():
+		return fmt.Sprintf(" as seats, in %s (%s)", h.Where, h.Domain)
 	}
-	return fmt.Sprintf(", the open ones of %s (%s)", h.Where, h.Home)
+	return fmt.Sprintf(", the open ones of %s (%s)", h.Where, h.Domain)
 }
 
 // author describes who chose the CPUs that a pod holds.

@@ -13,8 +13,8 @@ import (
 
 	"tenon.sh/tenon/internal/cluster/manifest"
 	"tenon.sh/tenon/internal/cluster/schedulers"
-	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/cpus"
 )
 
 // A FitAnswer says whether a pod of a manifest would get a node and CPUs.
@@ -282,14 +282,14 @@ func (c *Cluster) fit(p candidate, known []schedulers.Scheduler, answers []answe
 	}
 	best := answers[0]
 	if p.demand != nil {
-		contract, why := c.ledger.Reserve(place.Pod{UID: place.UID(p.UID), Demand: *p.demand}, best.node.Name)
-		if why != pick.Fits { // cannot happen: the pod has just fitted
-			f.Reasons = []Reason{{Nodes: 1, Why: string(why)}}
+		contract, why := c.ledger.Reserve(place.Pod{UID: place.UID(p.UID), Request: *p.demand}, best.node.Name)
+		if why != cpus.Fits { // cannot happen: the pod has just fitted
+			f.Reasons = []Reason{{Nodes: 1, Why: why.Text()}}
 			return f
 		}
-		f.Rating, f.CPUs, f.Where = &best.worth, contract.CPUs.String(), describeOffer(p.demand.Grade, best.offer)
+		f.Rating, f.CPUs, f.Where = &best.worth, contract.CPUs.String(), describeOffer(p.demand.Policy, best.offer)
 	} else {
-		f.Where = cmp.Or(c.ground(best.node, p.Pod), "which CPUs is not known: "+cmp.Or(best.node.age, string(place.NoReport)))
+		f.Where = cmp.Or(c.ground(best.node, p.Pod), "which CPUs is not known: "+cmp.Or(best.node.age, cpus.NoReport.Text()))
 	}
 	best.node.take(p.Pod)
 	f.Answer, f.Node = FitPlaced, best.node.Name
@@ -336,7 +336,7 @@ func (f *FitPage) Text() string {
 		asks, where := p.Asks.Text, p.Where
 		switch p.Answer {
 		case FitRefused:
-			if where = "refused"; p.Asks.Grade == "" {
+			if where = "refused"; p.Asks.Policy == "" {
 				asks = "-" // what the pod asks for may be the reason
 			}
 		case FitUnchecked:

@@ -24,6 +24,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/stored"
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/cpus"
 )
 
 // A Cluster contains the nodes and pods of a cluster at one time.
@@ -61,7 +62,7 @@ func (c *Cluster) NotLookedAt() []string { return c.lacks.texts() }
 
 // hides returns why it is not known whether a node would take a pod with a
 // demand, or "". Without the pods of other namespaces, this is known in part.
-func (l Lacks) hides(demand *place.Demand) string {
+func (l Lacks) hides(demand *cpus.PodRequest) string {
 	if l.Nodes != "" || demand == nil {
 		return l.Nodes
 	}
@@ -98,8 +99,8 @@ func NewPartly(nodes []nodepages.Node, pods []corev1.Pod, lacks Lacks, now time.
 			n.take(p)
 		}
 		if demand, asks, _ := kube.DemandOf(stored.InForce(p)); asks {
-			contract, _, _ := kube.ContractOf(p)
-			c.ledger.Bound(place.Pod{UID: uidOf(p), Demand: demand}, p.Spec.NodeName, contract)
+			contract, _, _ := kube.ChoiceOf(p)
+			c.ledger.Bound(place.Pod{UID: uidOf(p), Request: demand}, p.Spec.NodeName, contract)
 		}
 	}
 	return c
@@ -124,7 +125,7 @@ func (c *Cluster) learn(n nodepages.Node, now time.Time) *nodeState {
 	s.age = n.Age(now)
 	c.ledger.Learn(n.Name, s.report)
 	if n.IsSilent(now) {
-		c.ledger.CloseNode(n.Name, place.Stale)
+		c.ledger.CloseNode(n.Name, cpus.Stale)
 	}
 	return s
 }
@@ -168,8 +169,8 @@ func requestsOf(p *corev1.Pod) corev1.ResourceList {
 // A candidate is a pod that needs a node.
 type candidate struct {
 	*corev1.Pod
-	demand *place.Demand // nil if the pod demands no CPUs
-	only   string        // the only node that the pod may have; empty: any node
+	demand *cpus.PodRequest // nil if the pod demands no CPUs
+	only   string           // the only node that the pod may have; empty: any node
 	// pinned means that the manifest of the pod names the node. Then no scheduler
 	// handles the pod, and only the kubelet checks whether it fits.
 	pinned bool
@@ -263,8 +264,8 @@ func (c *Cluster) ask(n *nodeState, p candidate) answer {
 	}
 	view := c.ledger.View(n.Name)
 	contract, offer, why := view.Offer(p.demand)
-	if why != pick.Fits {
-		a.why = append(a.why, cmp.Or(n.closed(), string(why)))
+	if why != cpus.Fits {
+		a.why = append(a.why, cmp.Or(n.closed(), why.Text()))
 		return a
 	}
 	a.contract, a.offer, a.worth = contract, offer, view.Worth(p.demand)
@@ -312,7 +313,7 @@ func (n *nodeState) idleShare() float64 {
 }
 
 // demandOf returns the CPUs that a pod demands, or nil if it demands none.
-func demandOf(p *corev1.Pod) *place.Demand {
+func demandOf(p *corev1.Pod) *cpus.PodRequest {
 	demand, asks, _ := kube.DemandOf(p)
 	if !asks {
 		return nil

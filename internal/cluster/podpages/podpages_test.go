@@ -132,21 +132,21 @@ func TestADeferredResizeShowsWhatTheNodeDoes(t *testing.T) {
 nodes: [{metadata: {name: node-9}, status: {allocatable: {cpu: "4", pods: "10"}}}]
 reports:
 - metadata: {name: node-9}
-  status: {reported: "2026-03-01T11:59:58.000000Z", cpus: {caches: [{socket: 0, numa: 0, l3: 0, cpus: 0-3}], keep: 1, held: [{uid: u2, grade: own, cpus: "1", by: scheduler}, {uid: u3, grade: own, cpus: "2", by: scheduler}], refused: [{uid: u4, why: a/stale requests 1 CPU of its own}]}}
+  status: {reported: "2026-03-01T11:59:58.000000Z", cpus: {caches: [{socket: 0, numa: 0, l3: 0, cpus: 0-3}], keep: 1, held: [{uid: u2, policy: exclusive, cpus: "1", by: scheduler}, {uid: u3, policy: exclusive, cpus: "2", by: scheduler}], refused: [{uid: u4, why: a/stale requests 1 CPU of its own}]}}
 pods:
-- metadata: {name: own1, namespace: a, uid: u1, labels: {koordinator.sh/qosClass: LSR}, annotations: {tenon.sh/cpus: '{"v":1,"topology":"00000000000000ff","grade":"own","cpus":"1"}'}}
+- metadata: {name: own1, namespace: a, uid: u1, labels: {koordinator.sh/qosClass: LSR}, annotations: {tenon.sh/cpus: '{"v":2,"topology":"00000000000000ff","policy":"exclusive","cpus":"1"}'}}
   spec: {nodeName: node-9, containers: [{name: c, resources: {requests: {cpu: "1"}}}]}
   status:
     conditions: [{type: PodResizePending, status: "True", reason: Deferred, message: "not enough cpu"}]
     containerStatuses: [{name: c, allocatedResources: {cpu: 500m}, resources: {requests: {cpu: 500m}}}]
-- metadata: {name: pin1, namespace: a, uid: u2, labels: {koordinator.sh/qosClass: LSR}, annotations: {tenon.sh/cpus: '{"v":1,"topology":"00000000000000ff","grade":"own","cpus":"1"}'}}
+- metadata: {name: pin1, namespace: a, uid: u2, labels: {koordinator.sh/qosClass: LSR}, annotations: {tenon.sh/cpus: '{"v":2,"topology":"00000000000000ff","policy":"exclusive","cpus":"1"}'}}
   spec: {nodeName: node-9, containers: [{name: c, resources: {requests: {cpu: "1"}}}]}
 - metadata: {name: grow, namespace: a, uid: u3, labels: {koordinator.sh/qosClass: LSR}}
   spec: {nodeName: node-9, containers: [{name: c, resources: {requests: {cpu: "2"}}}]}
   status:
     conditions: [{type: PodResizePending, status: "True", reason: Deferred, message: "not enough cpu"}]
     containerStatuses: [{name: c, allocatedResources: {cpu: "1"}, resources: {requests: {cpu: "1"}}}]
-- metadata: {name: stale, namespace: a, uid: u4, labels: {koordinator.sh/qosClass: LSR}, creationTimestamp: "2026-03-01T11:50:00Z", annotations: {tenon.sh/cpus: '{"v":1,"topology":"00000000000000ff","grade":"own","cpus":"2"}'}}
+- metadata: {name: stale, namespace: a, uid: u4, labels: {koordinator.sh/qosClass: LSR}, creationTimestamp: "2026-03-01T11:50:00Z", annotations: {tenon.sh/cpus: '{"v":2,"topology":"00000000000000ff","policy":"exclusive","cpus":"2"}'}}
   spec: {nodeName: node-9, containers: [{name: c, resources: {requests: {cpu: "1"}}}]}
 `
 	var all struct {
@@ -180,7 +180,7 @@ pods:
 func TestAHomeThatIsTheWholeNodeIsTheNode(t *testing.T) {
 	c := scene(t)
 	held := &c.node("node-2").Report.Status.CPUs.Held
-	*held = append(*held, v1alpha1.HeldCPUs{UID: "uid-wide", Grade: "pool", CPUs: "3-7,11-15", Home: "0-15", Request: 9000, By: "scheduler"})
+	*held = append(*held, v1alpha1.HeldCPUs{UID: "uid-wide", Policy: "pool", CPUs: "3-7,11-15", Domain: "0-15", Request: 9000, By: "scheduler"})
 	p := c.Pod("shop", "encode-0").DeepCopy()
 	p.Name, p.UID, p.Spec.NodeName = "wide-0", "uid-wide", "node-2"
 	c.pods = append(c.pods, *p)

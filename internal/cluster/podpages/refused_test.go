@@ -63,7 +63,7 @@ func clusterOf(t *testing.T, text string, change func(*v1alpha1.CPUs)) *Cluster 
 func TestARefusedPodIsShownWithoutCPUs(t *testing.T) {
 	seats := strings.NewReplacer("requests: {cpu: 2}", "requests: {cpu: 500m}", "cpu: 2", "cpu: 1").Replace(ownPod)
 	again := "kind: Pod\nmetadata: {name: own, namespace: default, labels: {koordinator.sh/qosClass: LSR}}\nspec: {containers: [{name: c, resources: {requests: {cpu: 1}, limits: {cpu: 1}}}]}\n"
-	const none = "- own default/own it requests 1 CPU of its own, has none and is treated as LS: none of 1 open ones can be given, because 1 must stay open"
+	const none = "- exclusive default/own it requests 1 CPU of its own, has none and is treated as LS: none of 1 open ones can be given, because 1 must stay open"
 	for name, x := range map[string]struct {
 		reserved  string
 		change    func(*v1alpha1.CPUs)
@@ -80,12 +80,12 @@ func TestARefusedPodIsShownWithoutCPUs(t *testing.T) {
 			"all 2 are reserved", "what it requests counts as taken",
 		},
 		"the node has not seen the pod": {
-			"0", func(c *v1alpha1.CPUs) { c.Refused = nil }, []string{"node-9: 2 CPUs, 0 open;", "# A 0 of 2 open", "A own default/own 1 CPU: 1; not reported by the node yet"},
+			"0", func(c *v1alpha1.CPUs) { c.Refused = nil }, []string{"node-9: 2 CPUs, 0 open;", "# A 0 of 2 open", "A exclusive default/own 1 CPU: 1; not reported by the node yet"},
 			[]string{"gave it none"}, "no room for seats: too few CPUs are open", "its CPU 1 counts as taken",
 		},
 		"the node has given it a CPU again": {
 			"", func(c *v1alpha1.CPUs) {
-				c.Refused, c.Held = nil, []v1alpha1.HeldCPUs{{UID: "uid-own", Grade: "own", CPUs: "0", By: "node"}}
+				c.Refused, c.Held = nil, []v1alpha1.HeldCPUs{{UID: "uid-own", Policy: "exclusive", CPUs: "0", By: "node"}}
 			}, []string{"L3 0 0-1 A . 1 of 2 open"}, []string{"gave it none"},
 			"1 of 1 pod would find a place now.", "its CPU 0 counts as taken",
 		},
@@ -117,7 +117,7 @@ func TestARefusedPodIsShownWithoutCPUs(t *testing.T) {
 		t.Errorf("%+v: %v", page, err)
 	}
 	data, err := json.Marshal(page.Refused)
-	if want := `[{"pod":"default/own","uid":"uid-own","grade":"own","why":"it ` + strings.TrimPrefix(none, "- own default/own it ") + `"}]`; string(data) != want {
+	if want := `[{"pod":"default/own","uid":"uid-own","policy":"exclusive","why":"it ` + strings.TrimPrefix(none, "- exclusive default/own it ") + `"}]`; string(data) != want {
 		t.Errorf("%s: %v; want %s", data, err, want)
 	}
 }

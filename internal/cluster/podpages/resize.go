@@ -27,7 +27,7 @@ func resizeText(p *corev1.Pod) string {
 	}
 	text := "the kubelet " + verb + " the resize"
 	if request, asked := kube.Native(p).CPURequest.Value(); asked && request%unit.CPUs(1) == 0 {
-		text += " to " + cpus(int(request/unit.CPUs(1)))
+		text += " to " + countCPUs(int(request/unit.CPUs(1)))
 	} else if asked {
 		text += fmt.Sprintf(" to %v CPU", request)
 	}

@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/manifest"
 	"tenon.sh/tenon/internal/cluster/stored"
-	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -41,7 +41,7 @@ func (c *Cluster) runningTexts(want *manifest.Wanted) (texts []string) {
 		}
 		running = append(running, p)
 		for _, h := range c.ledger.View(p.Spec.NodeName).Holds() {
-			if h.UID == uidOf(p) && h.Hold.Grade == pick.Own {
+			if h.UID == uidOf(p) && h.Hold.Policy == cpus.Exclusive {
 				own, owned = h.Hold.CPUs, owned+h.Hold.CPUs.Len()
 			}
 		}
@@ -69,7 +69,7 @@ func runningText(want *manifest.Wanted, running []*corev1.Pod, own unit.CPUSet, 
 	}
 	switch {
 	case owned > 0 && len(running) > 1:
-		takes = fmt.Sprintf("what they request, with %s of their own, counts", cpus(owned))
+		takes = fmt.Sprintf("what they request, with %s of their own, counts", countCPUs(owned))
 	case owned > 1:
 		takes = fmt.Sprintf("its CPUs %v count", own)
 	case owned == 1:

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"tenon.sh/tenon/internal/cluster/kube"
-	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -55,7 +55,7 @@ func (c *Cluster) sharedText(n *nodeState, p *corev1.Pod) string {
 func (c *Cluster) lentText(n *nodeState) string {
 	classes := map[node.Class]bool{}
 	for _, h := range c.ledger.View(n.Name).Holds() {
-		if h.Hold.Grade != pick.Own {
+		if h.Hold.Policy != cpus.Exclusive {
 			continue
 		}
 		i := slices.IndexFunc(c.pods, func(o corev1.Pod) bool { return uidOf(&o) == h.UID })

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"tenon.sh/tenon/internal/cluster/kube"
-	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -43,7 +43,7 @@ func annotation(key string) string { return "metadata.annotations[" + key + "]" 
 // asksOf lists that for which a pod asks.
 func asksOf(p *corev1.Pod) []ask {
 	all := append([]ask{classOf(p)}, prioritiesOf(p)...)
-	if d, demands, _ := kube.DemandOf(p); demands && d.Grade == pick.Own {
+	if d, demands, _ := kube.DemandOf(p); demands && d.Policy == cpus.Exclusive {
 		field := annotation(kube.AnnotationCPUSetScheduler)
 		if c := kube.Class(p); c == node.LSE || c == node.LSR {
 			field = all[0].field

@@ -13,7 +13,6 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/bind"
 	"tenon.sh/tenon/internal/decide/cpus/grow"
 	"tenon.sh/tenon/internal/decide/cpus/hold"
-	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/seat"
 	"tenon.sh/tenon/internal/decide/evict"
 	"tenon.sh/tenon/internal/decide/facts"
@@ -25,6 +24,7 @@ import (
 	"tenon.sh/tenon/internal/decide/slo"
 	"tenon.sh/tenon/internal/decide/suppress"
 	"tenon.sh/tenon/internal/decide/writeconflict"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -72,7 +72,7 @@ type State struct {
 	// Pins holds the CPUs that single workloads have exclusively.
 	Pins map[node.WorkloadID]unit.CPUSet `json:"exclusive,omitempty"`
 	// Shared holds the seats and pools of workloads that share CPUs.
-	Shared map[node.WorkloadID]pick.Hold `json:"shared,omitempty"`
+	Shared map[node.WorkloadID]cpus.Allocation `json:"shared,omitempty"`
 	// Grown holds the CPUs that growing pools have in addition to their homes.
 	Grown grow.State `json:"grown,omitzero"`
 	// Notes say who chose the CPUs in Pins and Shared, and why a workload has

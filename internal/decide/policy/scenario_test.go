@@ -19,6 +19,7 @@ import (
 	"tenon.sh/tenon/internal/decide/memory"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/suppress"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -384,13 +385,13 @@ func (n *scene) readWorkload(t *testing.T, verb, line string, f []string) {
 	w := node.Workload{ID: node.WorkloadID(f[0]), Class: node.Class(f[1]), Cgroup: node.CgroupPath(f[2])}
 	top, _, _ := strings.Cut(f[2], "/")
 	w.ContentionRoot = node.CgroupPath(top)
-	var cpus node.CPUs
+	var now node.CPUs
 	for _, v := range words(strings.Join(f[3:], " ")) {
 		switch v.key {
 		case "meet":
 			w.ContentionRoot = node.CgroupPath(v.val)
 		case "cpus":
-			cpus.Set = mustParse(t, v, unit.ParseCPUSet)
+			now.Set = mustParse(t, v, unit.ParseCPUSet)
 		case "cpu":
 			w.CPURequest = node.Some(mustParse(t, v, unit.ParseMilliCPU))
 		case "own", "seats", "pool":
@@ -398,7 +399,7 @@ func (n *scene) readWorkload(t *testing.T, verb, line string, f []string) {
 		case "grows":
 			w.Overrides.CPUs.Grows = true
 		case "apart":
-			w.Overrides.CPUs.Apart = uint8(map[string]pick.Separation{"core": pick.ApartCores, "numa": pick.ApartNodes}[v.val])
+			w.Overrides.CPUs.Exclusive = map[string]cpus.ExclusivePolicy{"core": cpus.PCPULevel, "numa": cpus.NUMANodeLevel}[v.val]
 		case "chosen", "home", "topology":
 			n.readChoice(t, &w, v)
 		case "priority":
@@ -428,8 +429,8 @@ func (n *scene) readWorkload(t *testing.T, verb, line string, f []string) {
 		return
 	}
 	n.add(w)
-	if !cpus.Set.Empty() {
-		n.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}] = cpus
+	if !now.Set.Empty() {
+		n.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}] = now
 	}
 }
 
@@ -437,14 +438,13 @@ func (n *scene) readWorkload(t *testing.T, verb, line string, f []string) {
 func readDemand(t *testing.T, w *node.Workload, v word) {
 	t.Helper()
 	o := &w.Overrides.CPUs
-	grade, _ := pick.ParseGrade(v.key)
-	o.Grade = uint8(grade)
-	if grade == pick.Pooled {
-		o.Request = mustParse(t, v, unit.ParseMilliCPU)
-		w.CPURequest = node.Some(o.Request)
+	o.Policy = map[string]cpus.Policy{"own": cpus.Exclusive, "seats": cpus.Shared, "pool": cpus.Pool}[v.key]
+	if o.Policy == cpus.Pool {
+		o.CPU = mustParse(t, v, unit.ParseMilliCPU)
+		w.CPURequest = node.Some(o.CPU)
 		return
 	}
-	o.CPUs, o.Request = mustParse(t, v, number), w.CPURequest.Or(0)
+	o.CPUs, o.CPU = mustParse(t, v, number), w.CPURequest.Or(0)
 }
 
 // readChoice reads what a scheduler chose. chosen=0-3 are the CPUs, and
@@ -454,20 +454,20 @@ func readDemand(t *testing.T, w *node.Workload, v word) {
 func (n *scene) readChoice(t *testing.T, w *node.Workload, v word) {
 	t.Helper()
 	if w.Overrides.CPUs.Chosen == nil {
-		w.Overrides.CPUs.Chosen = &node.CPUChoice{}
+		w.Overrides.CPUs.Chosen = &cpus.Choice{}
 	}
 	c := w.Overrides.CPUs.Chosen
-	c.Grade = w.Overrides.CPUs.Grade
-	if c.Topology == "" && v.key != "topology" {
-		c.Topology = pick.Compile(n.snap.Topology).Hash().String()
+	c.Policy = w.Overrides.CPUs.Policy
+	if c.Topology == 0 && v.key != "topology" {
+		c.Topology = pick.Compile(n.snap.Topology).Hash()
 	}
 	switch v.key {
 	case "chosen":
 		c.CPUs = mustParse(t, v, unit.ParseCPUSet)
 	case "home":
-		c.Home = mustParse(t, v, unit.ParseCPUSet)
+		c.Domain = mustParse(t, v, unit.ParseCPUSet)
 	default:
-		c.Topology = map[string]string{"other": "00000000000000ff"}[v.val]
+		c.Topology = map[string]cpus.Hash{"other": 0xff}[v.val]
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -40,16 +41,16 @@ func Slices(t node.Topology, cpus unit.CPUSet, width int) []unit.CPUSet {
 // cpu-policy: static-burst and the given request. The pods are alone on the
 // machine, and may use only the given CPUs. If no pool has room for a pod, it
 // gets all these CPUs.
-func Homes(t node.Topology, cpus unit.CPUSet, n int, request unit.MilliCPU) []unit.CPUSet {
+func Homes(t node.Topology, may unit.CPUSet, n int, request unit.MilliCPU) []unit.CPUSet {
 	m := pick.Compile(t)
-	c := pick.Claim{Grade: pick.Pooled, Request: request}
-	var holds []pick.Hold
+	c := cpus.Request{Policy: cpus.Pool, CPU: request}
+	var holds []cpus.Allocation
 	homes := make([]unit.CPUSet, n)
 	for i := range homes {
-		homes[i] = cpus
-		if o, no := m.Fit(m.Seats(m.All().Minus(cpus), 0, holds), c); no == pick.Fits {
+		homes[i] = may
+		if o, no := m.Fit(m.Seats(m.All().Minus(may), 0, holds), c); no == cpus.Fits {
 			homes[i] = o.CPUs
-			holds = append(holds, c.Hold(o))
+			holds = append(holds, o.Allocation(c))
 		}
 	}
 	return homes
@@ -65,7 +66,7 @@ func (s *Site) RunPools(ctx context.Context, groups []node.CgroupPath, limit uni
 		list[i] = node.Workload{
 			ID: node.WorkloadID(fmt.Sprintf("pool-%03d", i)), Class: node.LS, Cgroup: p,
 			CPULimit: node.Some(limit), CPURequest: node.Some(limit),
-			Overrides: node.Overrides{CPUs: node.CPUOverride{Grade: uint8(pick.Pooled), Request: limit, Grows: true}},
+			Overrides: node.Overrides{CPUs: node.CPUOverride{PodRequest: cpus.PodRequest{Request: cpus.Request{Policy: cpus.Pool, CPU: limit}, Grows: true}}},
 		}
 	}
 	var config policy.Config

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/decide/cpus/hold"
-	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -65,11 +65,11 @@ type State struct {
 
 // A Pool is the state of one pool that may grow.
 type Pool struct {
-	// Home is the home of the pool. If it changes, the state begins anew. More
-	// are the CPUs beside Home: whole L3 caches.
-	Home unit.CPUSet `json:"home,omitzero"`
-	More unit.CPUSet `json:"more,omitzero"`
-	// Load is the amount of CPU that LS work uses in Home and More. Own is the
+	// Domain is the domain of the pool. If it changes, the state begins anew. More
+	// are the CPUs beside Domain: whole L3 caches.
+	Domain unit.CPUSet `json:"domain,omitzero"`
+	More   unit.CPUSet `json:"more,omitzero"`
+	// Load is the amount of CPU that LS work uses in Domain and More. Own is the
 	// part of it that the workload of the pool uses; it is known if Load is.
 	// Full is the time since which the pool has been full and its workload busy.
 	// Spare is the time since which it has had spare CPUs. A zero time means
@@ -114,7 +114,7 @@ func Decide(st State, g hold.Grants, before, now facts.Use, missed map[node.Work
 		h, held := g.Shared[w.ID]
 		// If a workload must stay apart from others, it must not grow beside
 		// them.
-		if !held || h.Grade != pick.Pooled || !w.Overrides.CPUs.Grows || h.Apart != pick.Anywhere {
+		if !held || h.Policy != cpus.Pool || !w.Overrides.CPUs.Grows || h.Exclusive != cpus.NotExclusive {
 			continue
 		}
 		if next.Pools == nil {
@@ -164,11 +164,11 @@ func (p Pool) anew() Pool {
 
 // follow returns the next state of one pool, and the cache into which it may
 // grow in this tick. The set is empty if it must not grow.
-func (x *decision) follow(w node.Workload, h pick.Hold, p Pool) (Pool, unit.CPUSet) {
-	if p.Home != h.Home {
-		p = Pool{Home: h.Home}
+func (x *decision) follow(w node.Workload, h cpus.Allocation, p Pool) (Pool, unit.CPUSet) {
+	if p.Domain != h.Domain {
+		p = Pool{Domain: h.Domain}
 	}
-	caches := neighbours(x.Map, h.Home)
+	caches := neighbours(x.Map, h.Domain)
 	open := x.Open.Intersect(hold.RoomBefore(x.snap.Knobs, w.Cgroup, x.snap.Topology.All()))
 	p = x.observe(w, h, p, caches)
 	if left, why := x.leave(w, p, caches, open); !left.Empty() {
@@ -205,7 +205,7 @@ func (x *decision) follow(w node.Workload, h pick.Hold, p Pool) (Pool, unit.CPUS
 // use more than the CPUs that it has, so these count if they are fewer. If it
 // requests nothing, negligible use counts as idle.
 func deserved(w node.Workload, has unit.CPUSet, share unit.Percent) unit.MilliCPU {
-	return max(min(w.Overrides.CPUs.Request, unit.CPUs(has.Len())), negligible).Percent(share)
+	return max(min(w.Overrides.CPUs.CPU, unit.CPUs(has.Len())), negligible).Percent(share)
 }
 
 // leave returns the CPUs that a pool must give back now, and the reason.
@@ -256,7 +256,7 @@ func (x *decision) waitingWorkload(but node.WorkloadID) node.WorkloadID {
 
 // room returns the L3 cache into which a pool grows now: the nearest one that
 // is open and quiet. If the pool must not grow now, the result is empty.
-func (x *decision) room(w node.Workload, h pick.Hold, p Pool, caches []unit.CPUSet, open unit.CPUSet) unit.CPUSet {
+func (x *decision) room(w node.Workload, h cpus.Allocation, p Pool, caches []unit.CPUSet, open unit.CPUSet) unit.CPUSet {
 	at := x.snap.At
 	rests := !p.Left.IsZero() && at.Sub(p.Left) < restFor
 	if p.Full.IsZero() || at.Sub(p.Full) < fullFor || rests || x.waitingWorkload(w.ID) != "" {
@@ -266,7 +266,7 @@ func (x *decision) room(w node.Workload, h pick.Hold, p Pool, caches []unit.CPUS
 	if limit, limited := w.CPULimit.Value(); limited {
 		// The caches beside the home may hold the whole CPU limit, rounded up,
 		// because other work may use the home.
-		size := unit.CPUs(max(h.Home.Len(), 1))
+		size := unit.CPUs(max(h.Domain.Len(), 1))
 		most = min(most, int((limit+size-1)/size))
 	}
 	for _, c := range caches {

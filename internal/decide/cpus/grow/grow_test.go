@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/decide/cpus/hold"
-	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -104,10 +104,10 @@ func TestGrowthTakesNothingThatIsOthers(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(91, 92))
 	grown, left := 0, 0
 	for try := range 100 {
-		caches, cpus := 2+rnd.IntN(4), 2+rnd.IntN(4)
-		n := newSite(1+rnd.IntN(2), caches, cpus)
+		caches, each := 2+rnd.IntN(4), 2+rnd.IntN(4)
+		n := newSite(1+rnd.IntN(2), caches, each)
 		for i := range 1 + rnd.IntN(2) {
-			n.add(fmt.Sprint("pool", i), node.CPUOverride{Grade: uint8(pick.Pooled), Request: 1000, Grows: true}, unit.CPUs(rnd.IntN(3)*cpus))
+			n.add(fmt.Sprint("pool", i), node.CPUOverride{PodRequest: cpus.PodRequest{Request: cpus.Request{Policy: cpus.Pool, CPU: 1000}, Grows: true}}, unit.CPUs(rnd.IntN(3)*each))
 		}
 		n.add("web", node.CPUOverride{}, 0)
 		busy, where := rnd.IntN(4), n.snap.Topology.All()
@@ -119,7 +119,7 @@ func TestGrowthTakesNothingThatIsOthers(t *testing.T) {
 			switch id := fmt.Sprint("own", rnd.IntN(3)); rnd.IntN(25) {
 			case 0:
 				n.remove(id)
-				n.add(id, node.CPUOverride{Grade: uint8(pick.Own), CPUs: 1 + rnd.IntN(cpus)}, 0)
+				n.add(id, node.CPUOverride{PodRequest: cpus.PodRequest{Request: cpus.Request{Policy: cpus.Exclusive, CPUs: 1 + rnd.IntN(each)}}}, 0)
 			case 1:
 				n.remove(id)
 			}
@@ -174,13 +174,13 @@ func (n *site) check(t *testing.T, missed map[node.WorkloadID]string) {
 			t.Errorf("%s has %v, and the open CPUs of its home are %v, more are %v", id, h.CPUs, home, p.More)
 		}
 		var whole unit.CPUSet
-		for _, c := range neighbours(n.grants.Map, h.Home) {
+		for _, c := range neighbours(n.grants.Map, h.Domain) {
 			if p.More.Contains(c) {
 				whole = whole.Union(c)
 			}
 		}
-		if p.More != whole || !h.Home.Intersect(p.More).Empty() {
-			t.Errorf("%s has %v beside its home %v, which are no whole caches of its NUMA node", id, p.More, h.Home)
+		if p.More != whole || !h.Domain.Intersect(p.More).Empty() {
+			t.Errorf("%s has %v beside its home %v, which are no whole caches of its NUMA node", id, p.More, h.Domain)
 		}
 		if len(missed) > 0 && !p.More.Empty() {
 			t.Errorf("%s keeps %v while %v wait", id, p.More, missed)
@@ -204,11 +204,11 @@ func (n *site) fillPool(ticks int, others map[string]map[unit.CPU]unit.MilliCPU,
 // reason not to grow, and the pool must stay in its home. In the case without a
 // reason it must grow.
 func TestWhatKeepsAPoolInItsHome(t *testing.T) {
-	home := &node.CPUChoice{Grade: uint8(pick.Pooled), Home: unit.CPUSetOf(0, 1, 2, 3)}
-	pool := node.CPUOverride{Grade: uint8(pick.Pooled), Request: 2000, Grows: true, Chosen: home}
+	home := &cpus.Choice{Policy: cpus.Pool, Domain: unit.CPUSetOf(0, 1, 2, 3)}
+	pool := node.CPUOverride{PodRequest: cpus.PodRequest{Request: cpus.Request{Policy: cpus.Pool, CPU: 2000}, Grows: true}, Chosen: home}
 	still, apart := pool, pool
 	still.Grows = false
-	apart.Apart = uint8(pick.ApartCores)
+	apart.Exclusive = cpus.PCPULevel
 	for name, c := range map[string]struct {
 		o      node.CPUOverride
 		limit  unit.MilliCPU
@@ -230,7 +230,7 @@ func TestWhatKeepsAPoolInItsHome(t *testing.T) {
 		n.add("pi", c.o, c.limit)
 		n.add("web", node.CPUOverride{}, 0)
 		if c.owner {
-			n.add("db", node.CPUOverride{Grade: uint8(pick.Own), CPUs: 1, Chosen: &node.CPUChoice{Grade: uint8(pick.Own), CPUs: unit.CPUSetOf(5)}}, 0)
+			n.add("db", node.CPUOverride{PodRequest: cpus.PodRequest{Request: cpus.Request{Policy: cpus.Exclusive, CPUs: 1}}, Chosen: &cpus.Choice{Policy: cpus.Exclusive, CPUs: unit.CPUSetOf(5)}}, 0)
 		}
 		n.fillPool(30, c.others, "pi")
 		if set, _ := n.grants.Set("pi"); set.String() != c.want {
@@ -243,7 +243,7 @@ func TestWhatKeepsAPoolInItsHome(t *testing.T) {
 // CPU. It must give the added caches back.
 func TestAPoolGivesBackWhatItDoesNotNeed(t *testing.T) {
 	n := newSite(1, 2, 4)
-	n.add("pi", node.CPUOverride{Grade: uint8(pick.Pooled), Request: 2000, Grows: true}, 0)
+	n.add("pi", node.CPUOverride{PodRequest: cpus.PodRequest{Request: cpus.Request{Policy: cpus.Pool, CPU: 2000}, Grows: true}}, 0)
 	n.fillPool(20, nil, "pi")
 	for i, want := range []string{"0-7", "0-7", "0-3", "0-3"} {
 		if set, _ := n.grants.Set("pi"); set.String() != want {
@@ -274,10 +274,7 @@ func TestAnIdlePoolDoesNotGrow(t *testing.T) {
 		"its request is above its home":  {16000, 3900, "0-7"},
 	} {
 		n := newSite(1, 2, 4)
-		n.add("pi", node.CPUOverride{
-			Grade: uint8(pick.Pooled), Request: c.request, Grows: true,
-			Chosen: &node.CPUChoice{Grade: uint8(pick.Pooled), Home: home},
-		}, 0)
+		n.add("pi", node.CPUOverride{PodRequest: cpus.PodRequest{Request: cpus.Request{Policy: cpus.Pool, CPU: c.request}, Grows: true}, Chosen: &cpus.Choice{Policy: cpus.Pool, Domain: home}}, 0)
 		n.add("web", node.CPUOverride{}, 0)
 		for range 30 {
 			n.tick(time.Second, map[string]map[unit.CPU]unit.MilliCPU{"pi": spreadUse(home, c.use), "web": spreadUse(home, 4000-c.use)}, nil)
@@ -303,10 +300,7 @@ func TestABusyPoolGrowsBeforeOthers(t *testing.T) {
 	} {
 		n := newSite(1, 3, 4)
 		for id, home := range map[string]unit.CPUSet{"first": first, "second": second} {
-			n.add(id, node.CPUOverride{
-				Grade: uint8(pick.Pooled), Request: 1000, Grows: true,
-				Chosen: &node.CPUChoice{Grade: uint8(pick.Pooled), Home: home},
-			}, 0)
+			n.add(id, node.CPUOverride{PodRequest: cpus.PodRequest{Request: cpus.Request{Policy: cpus.Pool, CPU: 1000}, Grows: true}, Chosen: &cpus.Choice{Policy: cpus.Pool, Domain: home}}, 0)
 		}
 		slices.SortFunc(n.snap.Workloads, func(a, b node.Workload) int { return strings.Compare(string(a.ID), string(b.ID)) })
 		n.add("web", node.CPUOverride{}, 0)
@@ -335,10 +329,7 @@ func TestAPoolThatBecameIdleGivesBack(t *testing.T) {
 	}
 	grown := func() *site {
 		n := newSite(1, 2, 4)
-		n.add("pi", node.CPUOverride{
-			Grade: uint8(pick.Pooled), Request: 2000, Grows: true,
-			Chosen: &node.CPUChoice{Grade: uint8(pick.Pooled), Home: home},
-		}, 0)
+		n.add("pi", node.CPUOverride{PodRequest: cpus.PodRequest{Request: cpus.Request{Policy: cpus.Pool, CPU: 2000}, Grows: true}, Chosen: &cpus.Choice{Policy: cpus.Pool, Domain: home}}, 0)
 		n.fillPool(20, nil, "pi")
 		if set, _ := n.grants.Set("pi"); set != home.Union(beside) {
 			t.Fatalf("the pool has CPUs %v, and should have grown", set)
@@ -376,7 +367,7 @@ func TestAPoolThatBecameIdleGivesBack(t *testing.T) {
 func TestAServiceThatIsNotCountedKeepsPoolsInTheirHomes(t *testing.T) {
 	for use, want := range map[unit.MilliCPU]string{20: "0-7", 500: "0-3"} {
 		n := newSite(1, 2, 4)
-		n.add("pi", node.CPUOverride{Grade: uint8(pick.Pooled), Request: 2000, Grows: true}, 0)
+		n.add("pi", node.CPUOverride{PodRequest: cpus.PodRequest{Request: cpus.Request{Policy: cpus.Pool, CPU: 2000}, Grows: true}}, 0)
 		n.add("web", node.CPUOverride{}, 0)
 		n.uncounted = "web"
 		n.fillPool(30, map[string]map[unit.CPU]unit.MilliCPU{"web": spreadUse(unit.CPUSetOf(7), use)}, "pi")
@@ -391,7 +382,7 @@ func TestAServiceThatIsNotCountedKeepsPoolsInTheirHomes(t *testing.T) {
 // work runs in such a cache.
 func TestAPoolWithoutCountersStaysInItsHome(t *testing.T) {
 	n := newSite(1, 2, 4)
-	n.add("pi", node.CPUOverride{Grade: uint8(pick.Pooled), Request: 2000, Grows: true}, 0)
+	n.add("pi", node.CPUOverride{PodRequest: cpus.PodRequest{Request: cpus.Request{Policy: cpus.Pool, CPU: 2000}, Grows: true}}, 0)
 	for range 30 {
 		n.snap.At = n.snap.At.Add(time.Second)
 		before := n.use
@@ -409,7 +400,7 @@ func TestAPoolWithoutCountersStaysInItsHome(t *testing.T) {
 // home, but not because of one failed reading.
 func TestAPoolThatGrewReturnsHomeWithoutCounters(t *testing.T) {
 	n := newSite(1, 2, 4)
-	n.add("pi", node.CPUOverride{Grade: uint8(pick.Pooled), Request: 2000, Grows: true}, 0)
+	n.add("pi", node.CPUOverride{PodRequest: cpus.PodRequest{Request: cpus.Request{Policy: cpus.Pool, CPU: 2000}, Grows: true}}, 0)
 	n.add("web", node.CPUOverride{}, 0)
 	for _, c := range []struct {
 		ticks     int
@@ -444,7 +435,7 @@ func TestAPoolThatGrewReturnsHomeWithoutCounters(t *testing.T) {
 func BenchmarkDecide(b *testing.B) {
 	n := newSite(1, 32, 8)
 	for i := range 16 {
-		n.add(fmt.Sprint("pool", i), node.CPUOverride{Grade: uint8(pick.Pooled), Request: 1000, Grows: true}, 0)
+		n.add(fmt.Sprint("pool", i), node.CPUOverride{PodRequest: cpus.PodRequest{Request: cpus.Request{Policy: cpus.Pool, CPU: 1000}, Grows: true}}, 0)
 	}
 	use := map[string]map[unit.CPU]unit.MilliCPU{}
 	for i := range 100 {

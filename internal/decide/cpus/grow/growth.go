@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -23,7 +23,7 @@ type growth struct {
 }
 
 // growthOf returns the growth of a pool into room, or none if room is empty.
-func (x *decision) growthOf(id node.WorkloadID, h pick.Hold, p Pool, room unit.CPUSet) growth {
+func (x *decision) growthOf(id node.WorkloadID, h cpus.Allocation, p Pool, room unit.CPUSet) growth {
 	if room.Empty() {
 		return growth{}
 	}

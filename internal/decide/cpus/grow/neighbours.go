@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -13,7 +14,7 @@ import (
 func neighbours(m *pick.Map, home unit.CPUSet) []unit.CPUSet {
 	home = home.Intersect(m.All())
 	holds := func(set unit.CPUSet) bool { return set.Contains(home) }
-	caches, nodes := m.Pools(pick.L3), m.Pools(pick.NUMA)
+	caches, nodes := m.Pools(cpus.L3), m.Pools(cpus.NUMA)
 	at, numa := slices.IndexFunc(caches, holds), slices.IndexFunc(nodes, holds)
 	if at < 0 || home.Empty() {
 		return nil

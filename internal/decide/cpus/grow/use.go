@@ -3,15 +3,15 @@ package grow
 import (
 	"time"
 
-	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/trend"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
 // observe adds the CPU usage since the last snapshot to the means of a pool. If
 // per-CPU counters are missing, it forgets the means.
-func (x *decision) observe(w node.Workload, h pick.Hold, p Pool, caches []unit.CPUSet) Pool {
+func (x *decision) observe(w node.Workload, h cpus.Allocation, p Pool, caches []unit.CPUSet) Pool {
 	if x.blindTo(w.ID) != "" {
 		p.Blind = startOf(p.Blind, x.snap.At, true)
 		p.Beside, p.Load, p.Own = map[unit.CPU]Cache{}, node.Maybe[unit.MilliCPU]{}, 0

@@ -1,26 +1,26 @@
 package hold
 
 import (
-	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
 // apartFrom lists the CPUs of the other workloads that should not share cores,
 // or NUMA nodes, with w. It is empty if w may share them with all work.
-func (r *round) apartFrom(w node.Workload) []pick.Hold {
-	apart := w.Overrides.CPUs.Apart
-	if pick.Separation(apart) == pick.Anywhere {
+func (r *round) apartFrom(w node.Workload) []cpus.Allocation {
+	apart := w.Overrides.CPUs.Exclusive
+	if apart == cpus.NotExclusive {
 		return nil
 	}
-	var all []pick.Hold
+	var all []cpus.Allocation
 	for i := range r.snap.Workloads {
 		other := &r.snap.Workloads[i]
-		if other.ID == w.ID || other.Overrides.CPUs.Apart != apart || !Demands(other) {
+		if other.ID == w.ID || other.Overrides.CPUs.Exclusive != apart || !Demands(other) {
 			continue
 		}
 		if set := r.usedBy(other); !set.Empty() {
-			all = append(all, pick.Hold{CPUs: set, Apart: pick.Separation(apart)})
+			all = append(all, cpus.Allocation{CPUs: set, Exclusive: apart})
 		}
 	}
 	return all
@@ -30,7 +30,7 @@ func (r *round) apartFrom(w node.Workload) []pick.Hold {
 // the CPUs of the last tick, or else the CPUs that a scheduler chose.
 func (r *round) usedBy(w *node.Workload) unit.CPUSet {
 	o := w.Overrides.CPUs
-	if pick.Grade(o.Grade) <= pick.Own {
+	if o.Policy <= cpus.Exclusive {
 		if set, granted := r.Of[w.ID]; granted || r.Why[w.ID] != "" {
 			return set
 		}
@@ -39,7 +39,7 @@ func (r *round) usedBy(w *node.Workload) unit.CPUSet {
 				return set
 			}
 		}
-		if pick.Grade(chosenGrade(o)) == pick.Own {
+		if chosenPolicy(o) == cpus.Exclusive {
 			return o.Chosen.CPUs
 		}
 		return unit.CPUSet{}
@@ -50,8 +50,8 @@ func (r *round) usedBy(w *node.Workload) unit.CPUSet {
 			h, _ = r.chosenHome(o)
 		}
 	}
-	if h.Grade == pick.Pooled {
-		return h.CPUs.Union(h.Home)
+	if h.Policy == cpus.Pool {
+		return h.CPUs.Union(h.Domain)
 	}
 	return h.CPUs
 }

@@ -8,6 +8,7 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -25,7 +26,7 @@ func (n *lone) tick() Grants {
 	for _, p := range n.pods {
 		c := n.contracts[p.UID]
 		w := workload(p, c)
-		if c.Grade == 0 {
+		if c.Policy == 0 {
 			w.Overrides.CPUs.Chosen = nil
 		}
 		s.Workloads = append(s.Workloads, w)
@@ -41,7 +42,7 @@ func (n *lone) report() place.Report {
 	for _, p := range n.pods {
 		id := node.WorkloadID(p.UID)
 		if set, own := n.had.Own[id]; own {
-			r.Held = append(r.Held, place.Held{UID: p.UID, Hold: pick.Hold{Grade: pick.Own, CPUs: set, Apart: p.Demand.Apart}})
+			r.Held = append(r.Held, place.Held{UID: p.UID, Hold: cpus.Allocation{Policy: cpus.Exclusive, CPUs: set, Exclusive: p.Request.Exclusive}})
 		} else if h, shared := n.had.Shared[id]; shared {
 			r.Held = append(r.Held, place.Held{UID: p.UID, Hold: h})
 		}
@@ -62,20 +63,20 @@ func TestANodeChoosesAsALedgerWould(t *testing.T) {
 				n.pods = append(n.pods[:at:at], n.pods[at+1:]...)
 				n.tick()
 			}
-			p := place.Pod{UID: place.UID(fmt.Sprint("p", i)), Demand: anyDemand(rnd, len(n.topo.CPUs))}
+			p := place.Pod{UID: place.UID(fmt.Sprint("p", i)), Request: anyDemand(rnd, len(n.topo.CPUs))}
 			l := place.New()
 			l.Learn("n", n.report())
-			want, _, why := l.View("n").Offer(&p.Demand)
-			if why != pick.Fits {
+			want, _, why := l.View("n").Offer(&p.Request)
+			if why != cpus.Fits {
 				continue
 			}
 			n.pods = append(n.pods, p)
 			g := n.tick()
 			set, _ := g.Set(node.WorkloadID(p.UID))
-			if home := g.Shared[node.WorkloadID(p.UID)].Home; set != want.CPUs || home != want.Home {
-				t.Fatalf("try %d: %+v gets %v of %v, and a ledger chooses %v of %v", try, p.Demand.Claim, set, home, want.CPUs, want.Home)
+			if home := g.Shared[node.WorkloadID(p.UID)].Domain; set != want.CPUs || home != want.Domain {
+				t.Fatalf("try %d: %+v gets %v of %v, and a ledger chooses %v of %v", try, p.Request.Request, set, home, want.CPUs, want.Domain)
 			}
-			if p.Demand.Apart != pick.Anywhere {
+			if p.Request.Exclusive != cpus.NotExclusive {
 				apart++
 			}
 		}
@@ -90,11 +91,11 @@ func TestANodeChoosesAsALedgerWould(t *testing.T) {
 func TestAGrowingPodKeepsApart(t *testing.T) {
 	topo := machine(1, 1, 4, 2)
 	hash := pick.Compile(topo).Hash()
-	own := func(uid place.UID, cpus int) place.Pod {
-		return place.Pod{UID: uid, Demand: place.Demand{Claim: pick.Claim{Grade: pick.Own, CPUs: cpus, Apart: pick.ApartCores}}}
+	own := func(uid place.UID, n int) place.Pod {
+		return place.Pod{UID: uid, Request: cpus.PodRequest{Request: cpus.Request{Policy: cpus.Exclusive, CPUs: n, Exclusive: cpus.PCPULevel}}}
 	}
-	seat := place.Pod{UID: "b", Demand: place.Demand{Claim: pick.Claim{Grade: pick.Seated, CPUs: 1, Request: 500, Apart: pick.ApartCores}}}
-	hold := pick.Hold{Grade: pick.Seated, CPUs: mustSet(t, "6"), Home: topo.All(), Request: 500, Apart: pick.ApartCores}
+	seat := place.Pod{UID: "b", Request: cpus.PodRequest{Request: cpus.Request{Policy: cpus.Shared, CPUs: 1, CPU: 500, Exclusive: cpus.PCPULevel}}}
+	hold := cpus.Allocation{Policy: cpus.Shared, CPUs: mustSet(t, "6"), Domain: topo.All(), CPU: 500, Exclusive: cpus.PCPULevel}
 	for name, c := range map[string]struct {
 		other    place.Pod
 		had      Previous
@@ -102,11 +103,11 @@ func TestAGrowingPodKeepsApart(t *testing.T) {
 		want     string
 	}{
 		"own CPUs of the last tick": {own("b", 1), Previous{Own: map[node.WorkloadID]unit.CPUSet{"b": mustSet(t, "7")}}, place.Contract{}, "0-1,5"},
-		"own CPUs that are chosen":  {own("b", 1), Previous{}, place.Contract{Topology: hash, Grade: pick.Own, CPUs: mustSet(t, "7")}, "0-1,5"},
-		"seats of the last tick":    {seat, Previous{Shared: map[node.WorkloadID]pick.Hold{"b": hold}}, place.Contract{}, "0-1,5"},
-		"seats that are chosen":     {seat, Previous{}, place.Contract{Topology: hash, Grade: pick.Seated, CPUs: hold.CPUs, Home: hold.Home}, "0-1,5"},
+		"own CPUs that are chosen":  {own("b", 1), Previous{}, place.Contract{Choice: cpus.Choice{Topology: hash, Policy: cpus.Exclusive, CPUs: mustSet(t, "7")}}, "0-1,5"},
+		"seats of the last tick":    {seat, Previous{Shared: map[node.WorkloadID]cpus.Allocation{"b": hold}}, place.Contract{}, "0-1,5"},
+		"seats that are chosen":     {seat, Previous{}, place.Contract{Choice: cpus.Choice{Topology: hash, Policy: cpus.Shared, CPUs: hold.CPUs, Domain: hold.Domain}}, "0-1,5"},
 		"no CPUs before its turn":   {own("b", 1), Previous{}, place.Contract{}, "0-1,7"},
-		"own CPUs of other work":    {place.Pod{UID: "b", Demand: place.Demand{Claim: pick.Claim{Grade: pick.Own, CPUs: 1}}}, Previous{}, place.Contract{}, "0-1,7"},
+		"own CPUs of other work":    {place.Pod{UID: "b", Request: cpus.PodRequest{Request: cpus.Request{Policy: cpus.Exclusive, CPUs: 1}}}, Previous{}, place.Contract{}, "0-1,7"},
 	} {
 		if c.had.Own == nil {
 			c.had.Own = map[node.WorkloadID]unit.CPUSet{}

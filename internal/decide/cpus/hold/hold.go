@@ -13,6 +13,7 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/shortage"
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -34,7 +35,7 @@ type Held struct {
 	// Of holds the own CPUs of workloads, and Shared their seats and pools. Of
 	// is nil if no workload demands CPUs.
 	Of     map[node.WorkloadID]unit.CPUSet
-	Shared map[node.WorkloadID]pick.Hold
+	Shared map[node.WorkloadID]cpus.Allocation
 	// How has a description of each grant. Why has a reason for each workload
 	// that demands CPUs but holds none.
 	How, Why map[node.WorkloadID]string
@@ -69,7 +70,7 @@ func (g Held) Notes() map[node.WorkloadID]Note {
 }
 
 // Noted builds a Held from CPUs and notes. The notes are a result of Notes.
-func Noted(own map[node.WorkloadID]unit.CPUSet, shared map[node.WorkloadID]pick.Hold, notes map[node.WorkloadID]Note) Held {
+func Noted(own map[node.WorkloadID]unit.CPUSet, shared map[node.WorkloadID]cpus.Allocation, notes map[node.WorkloadID]Note) Held {
 	g := Held{Of: own, Shared: shared}
 	if len(notes) > 0 {
 		g.By, g.How, g.Why = map[node.WorkloadID]By{}, map[node.WorkloadID]string{}, map[node.WorkloadID]string{}
@@ -100,7 +101,7 @@ const (
 // Previous holds the CPUs that the workloads had in the last tick.
 type Previous struct {
 	Own    map[node.WorkloadID]unit.CPUSet
-	Shared map[node.WorkloadID]pick.Hold
+	Shared map[node.WorkloadID]cpus.Allocation
 }
 
 // A claim is the demand of one workload for own CPUs.
@@ -135,7 +136,7 @@ func Decide(shared facts.Pool, keep unit.Percent, had Previous, s node.Snapshot)
 		if g.Of == nil {
 			g = newGrants(s.Topology)
 		}
-		if pick.Grade(w.Overrides.CPUs.Grade) > pick.Own {
+		if w.Overrides.CPUs.Policy > cpus.Exclusive {
 			continue
 		}
 		knob := node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}
@@ -171,7 +172,7 @@ func Decide(shared facts.Pool, keep unit.Percent, had Previous, s node.Snapshot)
 
 func newGrants(t node.Topology) Grants {
 	return Grants{Held{
-		Of: map[node.WorkloadID]unit.CPUSet{}, Shared: map[node.WorkloadID]pick.Hold{}, By: map[node.WorkloadID]By{},
+		Of: map[node.WorkloadID]unit.CPUSet{}, Shared: map[node.WorkloadID]cpus.Allocation{}, By: map[node.WorkloadID]By{},
 		How: map[node.WorkloadID]string{}, Why: map[node.WorkloadID]string{},
 	}, pick.Compile(t), unit.CPUSet{}}
 }
@@ -189,19 +190,19 @@ type round struct {
 
 // Demands reports whether a workload demands CPUs, own or shared.
 func Demands(w *node.Workload) bool {
-	return w.Class == node.LSE || w.Class == node.LSR || w.Class.Sensitive() && w.Overrides.CPUs.Grade != 0
+	return w.Class == node.LSE || w.Class == node.LSR || w.Class.Sensitive() && w.Overrides.CPUs.Policy != 0
 }
 
 // Claims reports whether a workload demands own CPUs.
 func Claims(w *node.Workload) bool {
 	n, _ := Claimed(w)
-	return n > 0 && Demands(w) && pick.Grade(w.Overrides.CPUs.Grade) <= pick.Own
+	return n > 0 && Demands(w) && w.Overrides.CPUs.Policy <= cpus.Exclusive
 }
 
 // Claimed returns the number of own CPUs that a workload demands. If the number
 // is 0, it also returns the reason.
 func Claimed(w *node.Workload) (int, string) {
-	if o := &w.Overrides.CPUs; pick.Grade(o.Grade) == pick.Own && o.CPUs > 0 {
+	if o := &w.Overrides.CPUs; o.Policy == cpus.Exclusive && o.CPUs > 0 {
 		return o.CPUs, ""
 	}
 	amount, asked := w.CPURequest.Value()
@@ -267,7 +268,7 @@ func (c claim) compare(o claim) int {
 		}
 		return 1
 	}
-	if a, b := chosenGrade(c.work.Overrides.CPUs), chosenGrade(o.work.Overrides.CPUs); (a == 0) != (b == 0) {
+	if a, b := chosenPolicy(c.work.Overrides.CPUs), chosenPolicy(o.work.Overrides.CPUs); (a == 0) != (b == 0) {
 		return int(b) - int(a)
 	}
 	return cmp.Or(
@@ -276,12 +277,12 @@ func (c claim) compare(o claim) int {
 		strings.Compare(string(c.work.ID), string(o.work.ID)))
 }
 
-// chosenGrade returns the grade that a scheduler chose, or 0 if none chose.
-func chosenGrade(o node.CPUOverride) uint8 {
+// chosenPolicy returns the grade that a scheduler chose, or 0 if none chose.
+func chosenPolicy(o node.CPUOverride) cpus.Policy {
 	if o.Chosen == nil {
 		return 0
 	}
-	return o.Chosen.Grade
+	return o.Chosen.Policy
 }
 
 // Keep returns the number of CPUs that must stay shared: a percentage of the
@@ -316,7 +317,7 @@ func (r *round) grant(c claim) {
 		r.free = r.free.Minus(set)
 	}
 	chosen, no := c.work.Overrides.CPUs.Chosen, ""
-	if chosenGrade(c.work.Overrides.CPUs) != 0 {
+	if chosenPolicy(c.work.Overrides.CPUs) != 0 {
 		if no = r.refuse(*chosen, c, had, free, spare); no == "" && (had.Empty() || had == chosen.CPUs) {
 			give(chosen.CPUs, ByScheduler, describe(c.work, r.Map.Judge(chosen.CPUs))+", as its scheduler chose")
 			return
@@ -328,9 +329,9 @@ func (r *round) grant(c claim) {
 	}
 	shared, sharers := r.sharedBefore()
 	seats := r.Map.Seats(r.Map.All().Minus(free), 0, append(shared, r.apartFrom(c.work)...))
-	want := claimOf(c.work, c.cpus, had)
+	want := requestOf(c.work, c.cpus)
 	if c.cpus <= more {
-		if o, not := r.Map.Fit(seats, want); not == pick.Fits {
+		if o, not := r.Map.Resize(seats, want, had); not == cpus.Fits {
 			give(o.CPUs, ByNode, describe(c.work, o)+author(c.work, no))
 			return
 		}
@@ -349,12 +350,11 @@ func (r *round) grant(c claim) {
 	}
 }
 
-// claimOf returns the claim of a workload for own CPUs.
-func claimOf(w node.Workload, n int, had unit.CPUSet) pick.Claim {
-	o := w.Overrides.CPUs
-	return pick.Claim{
-		Grade: pick.Own, CPUs: n, Bind: pick.Bind(o.Bind), Within: pick.Level(o.Within), Fewest: o.Fewest, Apart: pick.Separation(o.Apart), Have: had,
-	}
+// requestOf returns the request of a workload for n own CPUs.
+func requestOf(w node.Workload, n int) cpus.Request {
+	r := w.Overrides.CPUs.Request
+	r.Policy, r.CPUs, r.CPU = cpus.Exclusive, n, 0
+	return r
 }
 
 // RoomBefore returns the CPUs in the set all that a cgroup could use before

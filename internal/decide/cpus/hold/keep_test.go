@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -37,7 +37,7 @@ func (n *crew) decide() Grants {
 	s := node.Snapshot{Topology: n.topo, Knobs: node.Knobs{Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{}}}
 	for _, r := range n.runners {
 		w := node.Workload{ID: r.id, Class: r.class, Priority: r.priority, Cgroup: node.CgroupPath("pods/" + string(r.id)), Overrides: node.Overrides{CPUs: r.override}}
-		w.Overrides.CPUs.Grade, w.Overrides.CPUs.CPUs = uint8(pick.Own), r.cpus
+		w.Overrides.CPUs.Policy, w.Overrides.CPUs.CPUs = cpus.Exclusive, r.cpus
 		s.Workloads = append(s.Workloads, w)
 		knob := node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}
 		s.Knobs.Now[knob] = node.CPUs{}
@@ -52,7 +52,7 @@ func (n *crew) decide() Grants {
 // CPUs. A workload whose demand stays keeps its CPUs.
 func TestAGrowerTakesNoCPUThatIsHeld(t *testing.T) {
 	small, large := machine(1, 1, 2, 2), machine(1, 1, 4, 2)
-	whole := node.CPUOverride{Bind: uint8(pick.OnlyWhole)}
+	whole := node.CPUOverride{PodRequest: cpus.PodRequest{Request: cpus.Request{Bind: cpus.OnlyWhole}}}
 	for name, c := range map[string]struct {
 		topo     node.Topology
 		runners  []runner
@@ -104,7 +104,7 @@ func TestAGrowerTakesNoCPUThatIsHeld(t *testing.T) {
 					r.class = node.LSR
 				}
 				if r.chosen != "" {
-					r.override.Chosen = &node.CPUChoice{Grade: uint8(pick.Own), CPUs: mustSet(t, r.chosen)}
+					r.override.Chosen = &cpus.Choice{Policy: cpus.Exclusive, CPUs: mustSet(t, r.chosen)}
 				}
 				if r.had != "" {
 					had[r.id] = mustSet(t, r.had)
@@ -201,22 +201,22 @@ func TestNoGrowthMovesAnother(t *testing.T) {
 
 // change makes the changes before one tick.
 func (n *crew) change(rnd *rand.Rand, step int) {
-	cpus := len(n.topo.CPUs)
+	online := len(n.topo.CPUs)
 	for k := range 1 + rnd.IntN(3) {
 		at := rnd.IntN(len(n.runners) + 1)
 		switch isNew := at == len(n.runners); {
 		case isNew:
 			r := runner{
 				id: node.WorkloadID(fmt.Sprintf("%c%d.%d", 'a'+rnd.IntN(26), step, k)), class: []node.Class{node.LSE, node.LSR}[rnd.IntN(2)],
-				priority: rnd.IntN(3), cpus: 1 + rnd.IntN(max(cpus/3, 1)),
-				override: node.CPUOverride{Bind: uint8(rnd.IntN(5)), Apart: uint8(rnd.IntN(3))},
+				priority: rnd.IntN(3), cpus: 1 + rnd.IntN(max(online/3, 1)),
+				override: node.CPUOverride{PodRequest: cpus.PodRequest{Request: cpus.Request{Bind: cpus.Bind(rnd.IntN(5)), Exclusive: cpus.ExclusivePolicy(rnd.IntN(3))}}},
 			}
-			if first := rnd.IntN(cpus - r.cpus + 1); rnd.IntN(3) == 0 {
+			if first := rnd.IntN(online - r.cpus + 1); rnd.IntN(3) == 0 {
 				var set unit.CPUSet
 				for c := range r.cpus {
 					set.Add(unit.CPU(first + c))
 				}
-				r.override.Chosen = &node.CPUChoice{Grade: uint8(pick.Own), CPUs: set}
+				r.override.Chosen = &cpus.Choice{Policy: cpus.Exclusive, CPUs: set}
 			}
 			n.runners = append(n.runners, r)
 		case rnd.IntN(4) == 0:
@@ -227,8 +227,8 @@ func (n *crew) change(rnd *rand.Rand, step int) {
 	}
 	if rnd.IntN(6) == 0 {
 		n.reserved = unit.CPUSet{}
-		if rnd.IntN(2) == 0 && cpus > 2 {
-			n.reserved = unit.CPUSetOf(unit.CPU(rnd.IntN(cpus)))
+		if rnd.IntN(2) == 0 && online > 2 {
+			n.reserved = unit.CPUSetOf(unit.CPU(rnd.IntN(online)))
 		}
 	}
 }

@@ -5,9 +5,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -41,7 +41,7 @@ func (n *site) report() place.Report {
 		r.Refused = append(r.Refused, place.UID(id))
 	}
 	for id, set := range n.grants.Of {
-		r.Held = append(r.Held, place.Held{UID: place.UID(id), Hold: pick.Hold{Grade: pick.Own, CPUs: set, Apart: n.pods[place.UID(id)].Demand.Apart}})
+		r.Held = append(r.Held, place.Held{UID: place.UID(id), Hold: cpus.Allocation{Policy: cpus.Exclusive, CPUs: set, Exclusive: n.pods[place.UID(id)].Request.Exclusive}})
 	}
 	for id, h := range n.grants.Shared {
 		r.Held = append(r.Held, place.Held{UID: place.UID(id), Hold: h})
@@ -52,13 +52,10 @@ func (n *site) report() place.Report {
 // workload returns a pod and its contract in the form in which the agent sees
 // them.
 func workload(p place.Pod, c place.Contract) node.Workload {
-	d := p.Demand
+	d := p.Request
 	return node.Workload{
 		ID: node.WorkloadID(p.UID), Class: node.LS, Cgroup: node.CgroupPath("pods/" + string(p.UID)),
-		Overrides: node.Overrides{CPUs: node.CPUOverride{
-			Grade: uint8(d.Grade), Bind: uint8(d.Bind), Within: uint8(d.Within), Apart: uint8(d.Apart), Fewest: d.Fewest, CPUs: d.CPUs, Request: d.Request,
-			Chosen: &node.CPUChoice{Topology: c.Topology.String(), Grade: uint8(c.Grade), CPUs: c.CPUs, Home: c.Home},
-		}},
+		Overrides: node.Overrides{CPUs: node.CPUOverride{PodRequest: cpus.PodRequest{Request: cpus.Request{Policy: d.Policy, Bind: d.Bind, Within: d.Within, Exclusive: d.Exclusive, Fewest: d.Fewest, CPUs: d.CPUs, CPU: d.CPU}}, Chosen: &cpus.Choice{Topology: c.Topology, Policy: c.Policy, CPUs: c.CPUs, Domain: c.Domain}}},
 	}
 }
 
@@ -88,16 +85,16 @@ func TestWhatTheLedgerGrantsTheNodeObeys(t *testing.T) {
 		for i := range 60 {
 			switch rnd.IntN(6) {
 			case 0, 1, 2:
-				p := place.Pod{UID: place.UID(fmt.Sprint("p", i)), Demand: anyDemand(rnd, len(n.topo.CPUs))}
+				p := place.Pod{UID: place.UID(fmt.Sprint("p", i)), Request: anyDemand(rnd, len(n.topo.CPUs))}
 				c, why := n.ledger.Reserve(p, "n")
-				if why != pick.Fits {
+				if why != cpus.Fits {
 					continue
 				}
 				if rnd.IntN(5) == 0 {
 					n.ledger.Release(p.UID)
 					continue
 				}
-				n.ledger.Bound(p, "n", c)
+				n.ledger.Bound(p, "n", c.Choice)
 				n.pods[p.UID] = p
 				granted++
 			case 3:
@@ -127,15 +124,15 @@ func TestWhatTheLedgerGrantsTheNodeObeys(t *testing.T) {
 	}
 }
 
-func anyDemand(rnd *rand.Rand, cpus int) place.Demand {
-	d := place.Demand{Claim: pick.Claim{
-		Grade: pick.Grade(1 + rnd.IntN(3)), CPUs: 1 + rnd.IntN(max(cpus/3, 1)), Bind: pick.Bind(rnd.IntN(5)),
-		Within: []pick.Level{pick.Machine, pick.Machine, pick.NUMA, pick.L3}[rnd.IntN(4)], Apart: pick.Separation(rnd.IntN(3)),
+func anyDemand(rnd *rand.Rand, online int) cpus.PodRequest {
+	d := cpus.PodRequest{Request: cpus.Request{
+		Policy: cpus.Policy(1 + rnd.IntN(3)), CPUs: 1 + rnd.IntN(max(online/3, 1)), Bind: cpus.Bind(rnd.IntN(5)),
+		Within: []cpus.Level{cpus.Machine, cpus.Machine, cpus.NUMA, cpus.L3}[rnd.IntN(4)], Exclusive: cpus.ExclusivePolicy(rnd.IntN(3)),
 	}}
-	if d.Grade != pick.Own {
-		d.Request = unit.MilliCPU(rnd.IntN(d.CPUs*1000 + 1))
+	if d.Policy != cpus.Exclusive {
+		d.CPU = unit.MilliCPU(rnd.IntN(d.CPUs*1000 + 1))
 	}
-	if d.Grade == pick.Pooled {
+	if d.Policy == cpus.Pool {
 		d.CPUs = 0
 	}
 	return d
@@ -151,12 +148,12 @@ func (n *site) check(t *testing.T) {
 		switch {
 		case !bound || set.Empty():
 			t.Errorf("%s with the contract %+v has nothing: %s", uid, c, n.grants.Why[id])
-		case n.grants.By[id] != ByScheduler && p.Demand.Grade == pick.Own && set != c.CPUs, p.Demand.Grade == pick.Own && set != c.CPUs:
+		case n.grants.By[id] != ByScheduler && p.Request.Policy == cpus.Exclusive && set != c.CPUs, p.Request.Policy == cpus.Exclusive && set != c.CPUs:
 			t.Errorf("%s has %v, and its contract says %v: %s", uid, set, c.CPUs, n.grants.How[id])
-		case p.Demand.Grade != pick.Own && (n.grants.Shared[id].Home != c.Home || !c.Home.Contains(set)):
-			t.Errorf("%s has %v of %v, and its contract says %v", uid, set, n.grants.Shared[id].Home, c.Home)
-		case p.Demand.Grade == pick.Seated && (set.Len() > p.Demand.CPUs || unit.CPUs(set.Len()) < p.Demand.Request):
-			t.Errorf("%s has %d seats, demands %d and requests %v", uid, set.Len(), p.Demand.CPUs, p.Demand.Request)
+		case p.Request.Policy != cpus.Exclusive && (n.grants.Shared[id].Domain != c.Domain || !c.Domain.Contains(set)):
+			t.Errorf("%s has %v of %v, and its contract says %v", uid, set, n.grants.Shared[id].Domain, c.Domain)
+		case p.Request.Policy == cpus.Shared && (set.Len() > p.Request.CPUs || unit.CPUs(set.Len()) < p.Request.CPU):
+			t.Errorf("%s has %d seats, demands %d and requests %v", uid, set.Len(), p.Request.CPUs, p.Request.CPU)
 		}
 		if own, is := n.grants.Of[id]; is {
 			if !own.Intersect(taken).Empty() {
@@ -174,7 +171,7 @@ func (n *site) check(t *testing.T) {
 	rebuilt.Learn("n", n.report())
 	for uid, p := range n.pods {
 		c, _, _ := n.ledger.Contract(uid)
-		rebuilt.Bound(p, "n", c)
+		rebuilt.Bound(p, "n", c.Choice)
 	}
 	if a, b := n.ledger.View("n").Open(), rebuilt.View("n").Open(); a != b {
 		t.Errorf("the ledger sees %v open, and one rebuilt from the report %v", a, b)

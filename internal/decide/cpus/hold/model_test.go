@@ -8,6 +8,7 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -78,12 +79,12 @@ func (m *model) reservedIf(closed bool) unit.CPUSet {
 }
 
 func modelPod(p int) place.Pod {
-	return place.Pod{UID: place.UID(fmt.Sprint("p", p)), Demand: place.Demand{Claim: pick.Claim{Grade: pick.Own, CPUs: modelDemands[p]}}}
+	return place.Pod{UID: place.UID(fmt.Sprint("p", p)), Request: cpus.PodRequest{Request: cpus.Request{Policy: cpus.Exclusive, CPUs: modelDemands[p]}}}
 }
 
 func (m *model) contractOf(c contract) place.Contract {
 	set := mustSet(m.t, c.set)
-	return place.Contract{Topology: pick.Compile(m.topo).Hash(), Grade: pick.Own, CPUs: set}
+	return place.Contract{Choice: cpus.Choice{Topology: pick.Compile(m.topo).Hash(), Policy: cpus.Exclusive, CPUs: set}}
 }
 
 // ledger builds the ledger of a scheduler from its knowledge.
@@ -93,7 +94,7 @@ func (m *model) ledger(s *scheduler) *place.Ledger {
 	for p, h := range s.report {
 		switch {
 		case h.made:
-			r.Held = append(r.Held, place.Held{UID: modelPod(p).UID, Hold: pick.Hold{Grade: pick.Own, CPUs: mustSet(m.t, h.set)}})
+			r.Held = append(r.Held, place.Held{UID: modelPod(p).UID, Hold: cpus.Allocation{Policy: cpus.Exclusive, CPUs: mustSet(m.t, h.set)}})
 		case h.refused:
 			r.Refused = append(r.Refused, modelPod(p).UID)
 		}
@@ -102,13 +103,13 @@ func (m *model) ledger(s *scheduler) *place.Ledger {
 	for p := range m.pods {
 		switch {
 		case s.seen[p].made:
-			l.Bound(modelPod(p), "n", m.contractOf(s.seen[p]))
+			l.Bound(modelPod(p), "n", m.contractOf(s.seen[p]).Choice)
 		case s.reserved[p].made:
 			pod := modelPod(p)
 			if s.report[p].refused { // another scheduler has bound the pod; the ledger keeps the reservation
 				pod.UID += "-reserved"
 			}
-			l.Bound(pod, "n", m.contractOf(s.reserved[p]))
+			l.Bound(pod, "n", m.contractOf(s.reserved[p]).Choice)
 		}
 	}
 	return l
@@ -119,7 +120,7 @@ func (m *model) reserve(s *scheduler, p int) contract {
 	key := reserving{*s, p}
 	out, known := m.reserves[key]
 	if !known {
-		if c, why := m.ledger(s).Reserve(modelPod(p), "n"); why == pick.Fits {
+		if c, why := m.ledger(s).Reserve(modelPod(p), "n"); why == cpus.Fits {
 			out = contract{set: c.CPUs.String(), made: true}
 		}
 		m.reserves[key] = out

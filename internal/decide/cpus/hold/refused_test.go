@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -26,14 +26,14 @@ func TestTheLedgerFollowsANodeThatRefusesPods(t *testing.T) {
 		for i := range 60 {
 			switch rnd.IntN(8) {
 			case 0, 1, 2:
-				p := place.Pod{UID: place.UID(fmt.Sprint("p", i)), Demand: anyDemand(rnd, len(n.topo.CPUs))}
+				p := place.Pod{UID: place.UID(fmt.Sprint("p", i)), Request: anyDemand(rnd, len(n.topo.CPUs))}
 				c, why := n.ledger.Reserve(p, "n")
-				if why != pick.Fits {
+				if why != cpus.Fits {
 					continue
 				}
 				n.pods[p.UID] = p
 				if late[p.UID] = c; rnd.IntN(3) > 0 {
-					n.ledger.Bound(p, "n", c)
+					n.ledger.Bound(p, "n", c.Choice)
 					delete(late, p.UID)
 				}
 			case 3:
@@ -52,7 +52,7 @@ func TestTheLedgerFollowsANodeThatRefusesPods(t *testing.T) {
 				}
 			case 5:
 				for uid, c := range late {
-					n.ledger.Bound(n.pods[uid], "n", c)
+					n.ledger.Bound(n.pods[uid], "n", c.Choice)
 				}
 				clear(late)
 			default:
@@ -60,7 +60,7 @@ func TestTheLedgerFollowsANodeThatRefusesPods(t *testing.T) {
 				n.tick() // a pod with a new home may free CPUs
 				n.ledger.Learn("n", n.report())
 				for uid, c := range late {
-					n.ledger.Bound(n.pods[uid], "n", c)
+					n.ledger.Bound(n.pods[uid], "n", c.Choice)
 				}
 				clear(late)
 				refused += len(n.report().Refused)
@@ -81,17 +81,17 @@ func TestTheLedgerFollowsANodeThatRefusesPods(t *testing.T) {
 // refuses. It returns 1 if the ledger has room for the pod.
 func (n *site) checkNew(t *testing.T, rnd *rand.Rand, uid place.UID) int {
 	t.Helper()
-	p := place.Pod{UID: uid, Demand: anyDemand(rnd, len(n.topo.CPUs))}
-	p.Demand.Grade, p.Demand.Request = pick.Own, 0
-	p.Demand.CPUs = max(p.Demand.CPUs, 1)
+	p := place.Pod{UID: uid, Request: anyDemand(rnd, len(n.topo.CPUs))}
+	p.Request.Policy, p.Request.CPU = cpus.Exclusive, 0
+	p.Request.CPUs = max(p.Request.CPUs, 1)
 	if len(n.grants.Why) == 0 {
 		return 0
 	}
 	c, why := n.ledger.Reserve(p, "n")
-	if why != pick.Fits {
+	if why != cpus.Fits {
 		return 0
 	}
-	n.ledger.Bound(p, "n", c)
+	n.ledger.Bound(p, "n", c.Choice)
 	n.pods[p.UID] = p
 	n.tick()
 	if id := node.WorkloadID(uid); n.grants.Of[id] != c.CPUs {
@@ -116,7 +116,7 @@ func (n *site) checkOpen(t *testing.T) {
 	rebuilt.Learn("n", n.report())
 	for uid, p := range n.pods {
 		c, _, _ := n.ledger.Contract(uid)
-		rebuilt.Bound(p, "n", c)
+		rebuilt.Bound(p, "n", c.Choice)
 	}
 	a, b := n.ledger.View("n"), rebuilt.View("n")
 	if a.Open() != want || fmt.Sprint(a.Holds()) != fmt.Sprint(b.Holds()) {

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/shortage"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -15,11 +15,11 @@ import (
 // sharedBefore lists the seats and pools of the last tick, and the workloads
 // that held them. If a workload held none, its entry is the choice of a
 // scheduler, if there is one.
-func (r *round) sharedBefore() (all []pick.Hold, sharers []shortage.Sharer) {
+func (r *round) sharedBefore() (all []cpus.Allocation, sharers []shortage.Sharer) {
 	for i := range r.snap.Workloads {
 		w := &r.snap.Workloads[i]
 		o := &w.Overrides.CPUs
-		if pick.Grade(o.Grade) <= pick.Own || !Demands(w) {
+		if o.Policy <= cpus.Exclusive || !Demands(w) {
 			continue
 		}
 		h, held := r.had.Shared[w.ID]
@@ -44,7 +44,7 @@ func (r *round) share() {
 	var asked []node.Workload
 	for i := range r.snap.Workloads {
 		w := &r.snap.Workloads[i]
-		if Demands(w) && pick.Grade(w.Overrides.CPUs.Grade) > pick.Own {
+		if Demands(w) && w.Overrides.CPUs.Policy > cpus.Exclusive {
 			asked = append(asked, *w)
 		}
 	}
@@ -52,7 +52,7 @@ func (r *round) share() {
 		switch _, held := r.had.Shared[w.ID]; {
 		case held:
 			return 0
-		case chosenGrade(w.Overrides.CPUs) != 0:
+		case chosenPolicy(w.Overrides.CPUs) != 0:
 			return 1
 		}
 		return 2
@@ -60,7 +60,7 @@ func (r *round) share() {
 	slices.SortStableFunc(asked, func(a, b node.Workload) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), strings.Compare(string(a.ID), string(b.ID)))
 	})
-	var holds []pick.Hold
+	var holds []cpus.Allocation
 	for _, w := range asked {
 		if _, shown := r.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}]; !shown {
 			r.Why[w.ID] = fmt.Sprintf("%s is in a cgroup without the cpuset controller: it shares all open CPUs", w.ID)
@@ -78,22 +78,22 @@ func (r *round) share() {
 
 // seat chooses the seats or the pool of one workload. holds has those of
 // earlier workloads. If the workload gets nothing, the Hold is empty.
-func (r *round) seat(w node.Workload, holds []pick.Hold) (pick.Hold, By, string) {
+func (r *round) seat(w node.Workload, holds []cpus.Allocation) (cpus.Allocation, By, string) {
 	o := w.Overrides.CPUs
 	open := r.free.Intersect(RoomBefore(r.snap.Knobs, w.Cgroup, r.snap.Topology.All()))
 	seats := r.Map.Seats(r.Map.All().Minus(open), 0, slices.Concat(holds, r.apartFrom(w)))
-	var h pick.Hold
+	var h cpus.Allocation
 	no, possible, lost := "", false, false
-	if chosenGrade(o) != 0 {
+	if chosenPolicy(o) != 0 {
 		h, no = r.chosenHome(o)
 		possible = no == ""
 	}
-	if before, had := r.had.Shared[w.ID]; had && before.Grade == pick.Grade(o.Grade) {
-		before.Request, before.Apart = o.Request, pick.Separation(o.Apart)
+	if before, had := r.had.Shared[w.ID]; had && before.Policy == o.Policy {
+		before.CPU, before.Exclusive = o.CPU, o.Exclusive
 		if set, moved := r.Map.Reseat(seats, before, o.CPUs); !set.Empty() {
 			before.CPUs = set
 			how := describeShared(w, before, r.Map, moved)
-			if !possible || o.Chosen.Home != before.Home {
+			if !possible || o.Chosen.Domain != before.Domain {
 				return before, ByNode, how + author(w, no) + fewer(w, before, no)
 			}
 			return before, ByScheduler, how + ", as its scheduler chose" + fewer(w, before, no)
@@ -106,19 +106,17 @@ func (r *round) seat(w node.Workload, holds []pick.Hold) (pick.Hold, By, string)
 		}
 		no = "has no open CPU"
 	}
-	c := pick.Claim{
-		Grade: pick.Grade(o.Grade), CPUs: o.CPUs, Request: o.Request, Within: pick.Level(o.Within), Apart: pick.Separation(o.Apart),
-	}
+	c := o.Request
 	offer, not := r.Map.Fit(seats, c)
-	if not != pick.Fits {
+	if not != cpus.Fits {
 		n := shortage.Node{Map: r.Map, Seats: seats, Sharers: r.sharers()}
-		why := fmt.Sprintf("%s has no %v and shares all open CPUs: %s", w.ID, c.Grade, numbersOf(n, c))
+		why := fmt.Sprintf("%s has no %s and shares all open CPUs: %s", w.ID, strings.TrimPrefix(nounOf(c.Policy), "a "), numbersOf(n, c))
 		if no != "" {
 			why += "; its scheduler's choice " + no
 		}
-		return pick.Hold{}, ByNode, why
+		return cpus.Allocation{}, ByNode, why
 	}
-	h = c.Hold(offer)
+	h = offer.Allocation(c)
 	how := describeShared(w, h, r.Map, false)
 	if lost {
 		return h, ByNode, how + nodeChose + "its home before has no open CPU any more"
@@ -139,23 +137,23 @@ func (r *round) sharers() []shortage.Sharer {
 
 // chosenHome returns the seats or the pool that a scheduler chose, or the
 // reason why the node cannot follow this choice.
-func (r *round) chosenHome(o node.CPUOverride) (pick.Hold, string) {
+func (r *round) chosenHome(o node.CPUOverride) (cpus.Allocation, string) {
 	c := o.Chosen
 	switch {
 	case c == nil:
-		return pick.Hold{}, "is missing"
-	case c.Grade != o.Grade:
-		return pick.Hold{}, "is for " + gradeName(c.Grade)
-	case pick.Grade(c.Grade) == pick.Seated && c.CPUs.Len() != o.CPUs:
-		return pick.Hold{}, another(c.CPUs, o.CPUs)
-	case c.Topology != "" && c.Topology != r.Map.Hash().String():
-		return pick.Hold{}, "is for another topology"
-	case c.Home.Empty():
-		return pick.Hold{}, "names no CPUs to share"
-	case !r.Map.All().Contains(c.Home):
-		return pick.Hold{}, fmt.Sprintf("has %s, not online", named(c.Home.Minus(r.Map.All())))
+		return cpus.Allocation{}, "is missing"
+	case c.Policy != o.Policy:
+		return cpus.Allocation{}, "is for " + nounOf(c.Policy)
+	case c.Policy == cpus.Shared && c.CPUs.Len() != o.CPUs:
+		return cpus.Allocation{}, another(c.CPUs, o.CPUs)
+	case c.Topology != 0 && c.Topology != r.Map.Hash():
+		return cpus.Allocation{}, "is for another topology"
+	case c.Domain.Empty():
+		return cpus.Allocation{}, "names no CPUs to share"
+	case !r.Map.All().Contains(c.Domain):
+		return cpus.Allocation{}, fmt.Sprintf("has %s, not online", named(c.Domain.Minus(r.Map.All())))
 	}
-	return pick.Hold{Grade: pick.Grade(c.Grade), CPUs: c.CPUs, Home: c.Home, Request: o.Request, Apart: pick.Separation(o.Apart)}, ""
+	return cpus.Allocation{Policy: c.Policy, CPUs: c.CPUs, Domain: c.Domain, CPU: o.CPU, Exclusive: o.Exclusive}, ""
 }
 
 // Set returns the CPUs that a workload holds, own or shared. It returns false
@@ -171,8 +169,8 @@ func (g Grants) Set(id node.WorkloadID) (unit.CPUSet, bool) {
 // Home returns the CPUs of a workload, as Set does, without those that its pool
 // has only while its load is high.
 func (g Grants) Home(id node.WorkloadID) (unit.CPUSet, bool) {
-	if h, shared := g.Shared[id]; shared && h.Grade == pick.Pooled {
-		return h.Home, true
+	if h, shared := g.Shared[id]; shared && h.Policy == cpus.Pool {
+		return h.Domain, true
 	}
 	return g.Set(id)
 }

@@ -7,6 +7,7 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/shortage"
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -20,9 +21,9 @@ func describe(w node.Workload, o pick.Offer) string {
 	case o.Nodes > 1:
 		text += fmt.Sprintf(" on %d NUMA nodes", o.Nodes)
 	case o.Caches > 1:
-		text += " in " + pick.NUMA.One()
+		text += " in " + cpus.NUMA.One()
 	default:
-		text += " in " + pick.L3.One()
+		text += " in " + cpus.L3.One()
 	}
 	if o.Split > 0 {
 		text += fmt.Sprintf(", %d beside others on a core", o.Split)
@@ -31,9 +32,9 @@ func describe(w node.Workload, o pick.Offer) string {
 }
 
 // describeShared returns a sentence about a grant of seats or a pool.
-func describeShared(w node.Workload, h pick.Hold, m *pick.Map, moved bool) string {
-	place := m.LevelOf(h.Home).One()
-	if h.Grade == pick.Pooled {
+func describeShared(w node.Workload, h cpus.Allocation, m *pick.Map, moved bool) string {
+	place := m.LevelOf(h.Domain).One()
+	if h.Policy == cpus.Pool {
 		return fmt.Sprintf("%s shares the open CPUs of %s", w.ID, place)
 	}
 	text := fmt.Sprintf("%s has seats on %s of %s", w.ID, facts.CountCPUs(h.CPUs.Len()), place)
@@ -45,10 +46,10 @@ func describeShared(w node.Workload, h pick.Hold, m *pick.Map, moved bool) strin
 
 // fewer returns a phrase if a pod has fewer seats than it asks for. refusal is
 // the same as in author.
-func fewer(w node.Workload, h pick.Hold, refusal string) string {
+func fewer(w node.Workload, h cpus.Allocation, refusal string) string {
 	asked := w.Overrides.CPUs.CPUs
 	switch {
-	case h.Grade != pick.Seated || h.CPUs.Len() >= asked:
+	case h.Policy != cpus.Shared || h.CPUs.Len() >= asked:
 		return ""
 	case strings.HasSuffix(refusal, asksNow(asked)):
 		return ", but no more CPUs are open there"
@@ -84,7 +85,7 @@ func author(w node.Workload, refusal string) string {
 	switch {
 	case refusal != "":
 		return nodeChose + "its scheduler's choice " + refusal
-	case chosenGrade(o) != 0:
+	case chosenPolicy(o) != 0:
 		return fmt.Sprintf("%sits scheduler's choice, %s, was not possible then", nodeChose, named(o.Chosen.CPUs))
 	case o.Pod != "":
 		return nodeChose + "no scheduler chose CPUs for it"
@@ -92,15 +93,9 @@ func author(w node.Workload, refusal string) string {
 	return "" // work of one machine has no scheduler
 }
 
-// gradeName returns the name of a grade of a scheduler's choice.
-func gradeName(g uint8) string {
-	switch pick.Grade(g) {
-	case pick.Own:
-		return "own CPUs"
-	case pick.Pooled:
-		return "a pool"
-	}
-	return pick.Grade(g).String()
+// nounOf returns the name of a policy for texts.
+func nounOf(p cpus.Policy) string {
+	return map[cpus.Policy]string{cpus.Exclusive: "own CPUs", cpus.Shared: "seats", cpus.Pool: "a pool"}[p]
 }
 
 // named prints a set with a noun: "CPU 8" or "CPUs 0-3".
@@ -114,13 +109,13 @@ func named(set unit.CPUSet) string {
 // refuse returns the reason why the node cannot follow the choice of a
 // scheduler for own CPUs, or "". If the workload keeps other CPUs, the reason
 // also names the workloads that hold the chosen ones.
-func (r *round) refuse(chosen node.CPUChoice, c claim, had, free unit.CPUSet, spare int) string {
+func (r *round) refuse(chosen cpus.Choice, c claim, had, free unit.CPUSet, spare int) string {
 	all := r.Map.All()
 	switch {
-	case chosen.Topology != "" && chosen.Topology != r.Map.Hash().String():
+	case chosen.Topology != 0 && chosen.Topology != r.Map.Hash():
 		return "is for another topology"
-	case pick.Grade(chosen.Grade) != pick.Own:
-		return "is for " + gradeName(chosen.Grade)
+	case chosen.Policy != cpus.Exclusive:
+		return "is for " + nounOf(chosen.Policy)
 	case chosen.CPUs.Len() != c.cpus:
 		return another(chosen.CPUs, c.cpus)
 	case !all.Contains(chosen.CPUs):
@@ -189,11 +184,11 @@ func atMost(n int) string {
 }
 
 // numbersOf says why a claim does not fit although enough CPUs are free.
-func numbersOf(n shortage.Node, c pick.Claim) string {
+func numbersOf(n shortage.Node, c cpus.Request) string {
 	if why, numbers := n.Numbers(c); numbers != "" {
 		return numbers
-	} else if why != pick.Fits {
-		return string(why)
+	} else if why != cpus.Fits {
+		return why.Text()
 	}
 	return "the CPUs that it has cannot become whole cores" // only a demand for whole cores depends on the CPUs that it has
 }

@@ -3,8 +3,8 @@ package hold
 import (
 	"testing"
 
-	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -18,7 +18,7 @@ func TestTheNodeSaysWhyItChose(t *testing.T) {
 	for name, c := range map[string]struct {
 		runners  []runner
 		reserved string
-		topology string
+		topology cpus.Hash
 		cgroup   string // the CPUs that the cgroup of a may use; empty: all
 		want     string
 	}{
@@ -34,7 +34,7 @@ func TestTheNodeSaysWhyItChose(t *testing.T) {
 			want: "shop/a has 2 CPUs of its own in one L3 cache, chosen by the node: its scheduler's choice has CPU 0, which its cgroup may not use"},
 		"another number": {runners: []runner{{id: "shop/a", cpus: 2, chosen: "0-3"}},
 			want: "shop/a has 2 CPUs of its own in one L3 cache, chosen by the node: its scheduler's choice has 4 CPUs, and the pod asks for 2 now"},
-		"another topology": {runners: []runner{{id: "shop/a", cpus: 2, chosen: "0-1"}}, topology: "00000000000000ff",
+		"another topology": {runners: []runner{{id: "shop/a", cpus: 2, chosen: "0-1"}}, topology: 1,
 			want: "shop/a has 2 CPUs of its own in one L3 cache, chosen by the node: its scheduler's choice is for another topology"},
 		"too many": {runners: []runner{{id: "shop/a", cpus: 6, chosen: "0-5"}, {id: "shop/web", cpus: 2, had: "6-7"}},
 			want: "shop/a requests 6 CPUs of its own, has none and is treated as LS: 5 of 6 open ones can be given, because 1 must stay open; its scheduler's choice leaves 0 CPUs to share, and at least 1 must stay"},
@@ -49,9 +49,9 @@ func TestTheNodeSaysWhyItChose(t *testing.T) {
 			had := map[node.WorkloadID]unit.CPUSet{}
 			for i, r := range c.runners {
 				if r.chosen != "" {
-					r.override.Chosen = &node.CPUChoice{Grade: uint8(pick.Own), CPUs: mustSet(t, r.chosen), Topology: c.topology}
+					r.override.Chosen = &cpus.Choice{Policy: cpus.Exclusive, CPUs: mustSet(t, r.chosen), Topology: c.topology}
 				}
-				r.override.Grade, r.override.CPUs = uint8(pick.Own), r.cpus
+				r.override.Policy, r.override.CPUs = cpus.Exclusive, r.cpus
 				w := node.Workload{ID: r.id, Class: node.LSR, Cgroup: node.CgroupPath("pods/" + string(r.id)), Overrides: node.Overrides{CPUs: r.override}}
 				s.Workloads = append(s.Workloads, w)
 				now := node.CPUs{}
@@ -81,7 +81,7 @@ func TestTheNodeSaysWhyItChose(t *testing.T) {
 // those of the scheduler.
 func TestTheNodeForgetsNoChoice(t *testing.T) {
 	n := &crew{topo: machine(1, 2, 2, 2), runners: []runner{
-		{id: "a", class: node.LSR, cpus: 1, override: node.CPUOverride{Chosen: &node.CPUChoice{Grade: uint8(pick.Own), CPUs: mustSet(t, "3")}}},
+		{id: "a", class: node.LSR, cpus: 1, override: node.CPUOverride{Chosen: &cpus.Choice{Policy: cpus.Exclusive, CPUs: mustSet(t, "3")}}},
 	}, had: Previous{Own: map[node.WorkloadID]unit.CPUSet{"a": mustSet(t, "7")}}}
 	g := n.decide()
 	want := "a has 1 CPU of its own, 1 beside others on a core, chosen by the node: its scheduler's choice, CPU 3, was not possible then"
@@ -96,11 +96,11 @@ func TestTheNodeForgetsNoChoice(t *testing.T) {
 // TestTooFewCPUsHaveNumbers checks the words about claims that get no CPUs of
 // their own, no seats or no pool.
 func TestTooFewCPUsHaveNumbers(t *testing.T) {
-	own := func(id node.WorkloadID, n int, bind pick.Bind) node.Workload {
-		return node.Workload{ID: id, Class: node.LSR, Overrides: node.Overrides{CPUs: node.CPUOverride{Grade: uint8(pick.Own), CPUs: n, Bind: uint8(bind)}}}
+	own := func(id node.WorkloadID, n int, bind cpus.Bind) node.Workload {
+		return node.Workload{ID: id, Class: node.LSR, Overrides: node.Overrides{CPUs: node.CPUOverride{PodRequest: cpus.PodRequest{Request: cpus.Request{Policy: cpus.Exclusive, CPUs: n, Bind: bind}}}}}
 	}
-	share := func(id node.WorkloadID, grade pick.Grade, n int, request unit.MilliCPU) node.Workload {
-		return node.Workload{ID: id, Class: node.LS, CPURequest: node.Some(request), Overrides: node.Overrides{CPUs: node.CPUOverride{Grade: uint8(grade), CPUs: n, Request: request}}}
+	share := func(id node.WorkloadID, grade cpus.Policy, n int, request unit.MilliCPU) node.Workload {
+		return node.Workload{ID: id, Class: node.LS, CPURequest: node.Some(request), Overrides: node.Overrides{CPUs: node.CPUOverride{PodRequest: cpus.PodRequest{Request: cpus.Request{Policy: grade, CPUs: n, CPU: request}}}}}
 	}
 	for name, c := range map[string]struct {
 		works []node.Workload
@@ -110,11 +110,11 @@ func TestTooFewCPUsHaveNumbers(t *testing.T) {
 		"more than there are": {[]node.Workload{own("a", 8, 0)}, "a", "a requests 8 CPUs of its own, has none and is treated as LS: 7 of 8 open ones can be given, because 1 must stay open"},
 		"beside services": {[]node.Workload{own("a", 6, 0), {ID: "web", Class: node.LS, CPURequest: node.Some(unit.MilliCPU(2500))}}, "a",
 			"a requests 6 CPUs of its own, has none and is treated as LS: 5 of 8 open ones can be given, because services without own CPUs request 3"},
-		"whole cores": {[]node.Workload{own("a", 3, pick.OnlyWhole)}, "a",
+		"whole cores": {[]node.Workload{own("a", 3, cpus.OnlyWhole)}, "a",
 			"a requests 3 CPUs of its own, has none and is treated as LS: 3 asked as whole cores, and a core has 2 CPUs"},
-		"seats": {[]node.Workload{own("a", 6, 0), share("s", pick.Seated, 4, 1000)}, "s",
+		"seats": {[]node.Workload{own("a", 6, 0), share("s", cpus.Shared, 4, 1000)}, "s",
 			"s has no seats and shares all open CPUs: 4 seats for a request of 1000m asked, 2 open"},
-		"a pool": {[]node.Workload{own("a", 3, 0), share("p", pick.Pooled, 0, 3000), share("q", pick.Pooled, 0, 2500)}, "q",
+		"a pool": {[]node.Workload{own("a", 3, 0), share("p", cpus.Pool, 0, 3000), share("q", cpus.Pool, 0, 2500)}, "q",
 			"q has no pool and shares all open CPUs: a request of 2500m asked, 2000m left: 5 open, of which p requests 3000m"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -139,19 +139,19 @@ func TestTooFewCPUsHaveNumbers(t *testing.T) {
 // chose itself.
 func TestTheNodeSaysWhyItSeats(t *testing.T) {
 	for name, c := range map[string]struct {
-		chosen node.CPUChoice
+		chosen cpus.Choice
 		want   string
 	}{
-		"a pool": {node.CPUChoice{Grade: uint8(pick.Pooled), CPUs: mustSet(t, "0-3"), Home: mustSet(t, "0-3")},
+		"a pool": {cpus.Choice{Policy: cpus.Pool, CPUs: mustSet(t, "0-3"), Domain: mustSet(t, "0-3")},
 			"s has seats on 2 CPUs of one L3 cache, chosen by the node: its scheduler's choice is for a pool"},
-		"another number": {node.CPUChoice{Grade: uint8(pick.Seated), CPUs: mustSet(t, "0-2"), Home: mustSet(t, "0-3")},
+		"another number": {cpus.Choice{Policy: cpus.Shared, CPUs: mustSet(t, "0-2"), Domain: mustSet(t, "0-3")},
 			"s has seats on 2 CPUs of one L3 cache, chosen by the node: its scheduler's choice has 3 CPUs, and the pod asks for 2 now"},
-		"CPUs that are gone": {node.CPUChoice{Grade: uint8(pick.Seated), CPUs: mustSet(t, "0-1"), Home: mustSet(t, "0-9")},
+		"CPUs that are gone": {cpus.Choice{Policy: cpus.Shared, CPUs: mustSet(t, "0-1"), Domain: mustSet(t, "0-9")},
 			"s has seats on 2 CPUs of one L3 cache, chosen by the node: its scheduler's choice has CPUs 8-9, not online"},
-		"the same": {node.CPUChoice{Grade: uint8(pick.Seated), CPUs: mustSet(t, "0-1"), Home: mustSet(t, "0-7")},
+		"the same": {cpus.Choice{Policy: cpus.Shared, CPUs: mustSet(t, "0-1"), Domain: mustSet(t, "0-7")},
 			"s has seats on 2 CPUs of one NUMA node, as its scheduler chose"},
 	} {
-		w := node.Workload{ID: "s", Class: node.LS, Cgroup: "s", Overrides: node.Overrides{CPUs: node.CPUOverride{Grade: uint8(pick.Seated), CPUs: 2, Request: 500, Chosen: &c.chosen}}}
+		w := node.Workload{ID: "s", Class: node.LS, Cgroup: "s", Overrides: node.Overrides{CPUs: node.CPUOverride{PodRequest: cpus.PodRequest{Request: cpus.Request{Policy: cpus.Shared, CPUs: 2, CPU: 500}}, Chosen: &c.chosen}}}
 		s := node.Snapshot{Topology: machine(1, 2, 2, 2), Workloads: []node.Workload{w}, Knobs: node.Knobs{Now: map[node.Knob]node.Value{{Cgroup: "s", File: node.FileCPUs}: node.CPUs{}}}}
 		had := Previous{}
 		for tick := range 2 {
@@ -169,22 +169,22 @@ func TestTheNodeSaysWhyItSeats(t *testing.T) {
 func TestSeatsThatAreShortAreSaidOnce(t *testing.T) {
 	one := mustSet(t, "3")
 	for name, c := range map[string]struct {
-		chosen *node.CPUChoice
+		chosen *cpus.Choice
 		want   string
 	}{
-		"before a resize": {&node.CPUChoice{Grade: uint8(pick.Seated), CPUs: one, Home: mustSet(t, "0-3")},
+		"before a resize": {&cpus.Choice{Policy: cpus.Shared, CPUs: one, Domain: mustSet(t, "0-3")},
 			"s has seats on 1 CPU of one L3 cache, chosen by the node: its scheduler's choice has 1 CPU, and the pod asks for 3 now, but no more CPUs are open there"},
-		"chosen": {&node.CPUChoice{Grade: uint8(pick.Seated), CPUs: mustSet(t, "1-3"), Home: mustSet(t, "0-3")},
+		"chosen": {&cpus.Choice{Policy: cpus.Shared, CPUs: mustSet(t, "1-3"), Domain: mustSet(t, "0-3")},
 			"s has seats on 1 CPU of one L3 cache, as its scheduler chose; the pod asks for 3, but no more CPUs are open there"},
 		"not chosen": {nil, "s has seats on 1 CPU of one L3 cache, chosen by the node: no scheduler chose CPUs for it; the pod asks for 3, but no more CPUs are open there"},
 	} {
-		a := node.Workload{ID: "a", Class: node.LSR, Cgroup: "a", Overrides: node.Overrides{CPUs: node.CPUOverride{Grade: uint8(pick.Own), CPUs: 3}}}
-		w := node.Workload{ID: "s", Class: node.LS, Cgroup: "s", Overrides: node.Overrides{CPUs: node.CPUOverride{Pod: "u", Grade: uint8(pick.Seated), CPUs: 3, Request: 500, Chosen: c.chosen}}}
+		a := node.Workload{ID: "a", Class: node.LSR, Cgroup: "a", Overrides: node.Overrides{CPUs: node.CPUOverride{PodRequest: cpus.PodRequest{Request: cpus.Request{Policy: cpus.Exclusive, CPUs: 3}}}}}
+		w := node.Workload{ID: "s", Class: node.LS, Cgroup: "s", Overrides: node.Overrides{CPUs: node.CPUOverride{Pod: "u", PodRequest: cpus.PodRequest{Request: cpus.Request{Policy: cpus.Shared, CPUs: 3, CPU: 500}}, Chosen: c.chosen}}}
 		s := node.Snapshot{Topology: machine(1, 2, 2, 2), Workloads: []node.Workload{a, w}, Knobs: node.Knobs{Now: map[node.Knob]node.Value{}}}
 		for _, x := range s.Workloads {
 			s.Knobs.Now[node.Knob{Cgroup: x.Cgroup, File: node.FileCPUs}] = node.CPUs{}
 		}
-		had := Previous{Own: map[node.WorkloadID]unit.CPUSet{"a": mustSet(t, "0-2")}, Shared: map[node.WorkloadID]pick.Hold{"s": {Grade: pick.Seated, CPUs: one, Home: mustSet(t, "0-3"), Request: 500}}}
+		had := Previous{Own: map[node.WorkloadID]unit.CPUSet{"a": mustSet(t, "0-2")}, Shared: map[node.WorkloadID]cpus.Allocation{"s": {Policy: cpus.Shared, CPUs: one, Domain: mustSet(t, "0-3"), CPU: 500}}}
 		if got := Decide(facts.Pool{}, 0, had, s).How["s"]; got != c.want {
 			t.Errorf("%s: %q\nwant %q", name, got, c.want)
 		}

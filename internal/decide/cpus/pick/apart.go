@@ -1,35 +1,26 @@
 package pick
 
-import "slices"
+import (
+	"slices"
 
-// Separation says that a workload does not share its cores, or its NUMA nodes,
-// with workloads of the same Separation, as long as there is another place. It
-// shares them with all other work (preferredCPUExclusivePolicy of Koordinator).
-type Separation uint8
-
-// The values of Separation.
-const (
-	Anywhere Separation = iota
-	ApartCores
-	ApartNodes
-	aparts
+	"tenon.sh/tenon/internal/model/cpus"
 )
 
 // mark records the cores or NUMA nodes of a workload with a Separation.
-func (m *Map) mark(s *Seats, h *Hold) {
-	if h.Apart == Anywhere {
+func (m *Map) mark(s *Seats, h *cpus.Allocation) {
+	if h.Exclusive == cpus.NotExclusive {
 		return
 	}
-	if s.marked[h.Apart] == nil {
-		s.marked[h.Apart] = m.mask()
+	if s.marked[h.Exclusive] == nil {
+		s.marked[h.Exclusive] = m.mask()
 	}
-	used, marked := h.CPUs, s.marked[h.Apart]
-	if h.Grade == Pooled { // it also uses the CPUs that others give up
-		used = used.Union(h.Home)
+	used, marked := h.CPUs, s.marked[h.Exclusive]
+	if h.Policy == cpus.Pool { // it also uses the CPUs that others give up
+		used = used.Union(h.Domain)
 	}
 	for c := range used.All() {
 		if i := m.position(c); i >= 0 && !marked.has(i) {
-			span := around(m, i, h.Apart)
+			span := around(m, i, h.Exclusive)
 			for j := span.lo; j < span.hi; j++ {
 				marked.set(j)
 			}
@@ -38,12 +29,12 @@ func (m *Map) mark(s *Seats, h *Hold) {
 }
 
 // around returns the core or the NUMA node of a position.
-func around(m *Map, i int32, a Separation) span {
-	if a == ApartCores {
+func around(m *Map, i int32, a cpus.ExclusivePolicy) span {
+	if a == cpus.PCPULevel {
 		at, _ := slices.BinarySearchFunc(m.cores, i, func(c span, i int32) int { return int(c.hi - 1 - i) })
 		return m.cores[at]
 	}
-	at := m.firstPool[NUMA]
+	at := m.firstPool[cpus.NUMA]
 	for m.pools[at].hi <= i {
 		at++
 	}
@@ -52,8 +43,8 @@ func around(m *Map, i int32, a Separation) span {
 
 // away returns the open CPUs outside the cores, or NUMA nodes, of work with the
 // Separation a. If all open CPUs are outside, it returns nil.
-func away(m *Map, s *Seats, a Separation) mask {
-	if a == Anywhere || s.marked[a] == nil {
+func away(m *Map, s *Seats, a cpus.ExclusivePolicy) mask {
+	if a == cpus.NotExclusive || s.marked[a] == nil {
 		return nil
 	}
 	rest, shares := m.mask(), uint64(0)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -13,37 +14,43 @@ import (
 // of two NUMA nodes. Each node has two L3 caches of two cores.
 func TestWorkWithTheSameSeparationIsApart(t *testing.T) {
 	m := Compile(machine(2, 2, 2, 2))
-	own := func(n int, apart Separation) Claim { return Claim{Grade: Own, CPUs: n, Apart: apart} }
-	seat := func(n int, apart Separation) Claim { return Claim{Grade: Seated, CPUs: n, Request: 100, Apart: apart} }
-	pool := func(apart Separation) Claim { return Claim{Grade: Pooled, Request: 100, Apart: apart} }
+	own := func(n int, apart cpus.ExclusivePolicy) cpus.Request {
+		return cpus.Request{Policy: cpus.Exclusive, CPUs: n, Exclusive: apart}
+	}
+	seat := func(n int, apart cpus.ExclusivePolicy) cpus.Request {
+		return cpus.Request{Policy: cpus.Shared, CPUs: n, CPU: 100, Exclusive: apart}
+	}
+	pool := func(apart cpus.ExclusivePolicy) cpus.Request {
+		return cpus.Request{Policy: cpus.Pool, CPU: 100, Exclusive: apart}
+	}
 	for name, c := range map[string]struct {
-		claims []Claim
+		claims []cpus.Request
 		want   []string
 	}{
-		"anywhere":                       {[]Claim{own(1, Anywhere), own(1, Anywhere)}, []string{"15", "14"}},
-		"cores":                          {[]Claim{own(1, ApartCores), own(1, ApartCores)}, []string{"15", "13"}},
-		"NUMA nodes":                     {[]Claim{own(1, ApartNodes), own(1, ApartNodes)}, []string{"15", "7"}},
-		"the other kind does not count":  {[]Claim{own(1, ApartNodes), own(1, ApartCores)}, []string{"15", "14"}},
-		"nor does other work":            {[]Claim{own(1, Anywhere), own(1, ApartCores)}, []string{"15", "14"}},
-		"another cache is another place": {[]Claim{own(1, ApartCores), own(3, ApartCores)}, []string{"15", "9-11"}},
-		"two nodes are another place":    {[]Claim{own(1, ApartCores), own(8, ApartCores)}, []string{"15", "0-7"}},
-		"no other node":                  {[]Claim{own(1, ApartNodes), own(1, ApartNodes), own(1, ApartNodes)}, []string{"15", "7", "14"}},
-		"no other core":                  {[]Claim{own(15, ApartCores), own(1, ApartCores)}, []string{"1-15", "0"}},
-		"seats beside own CPUs":          {[]Claim{own(1, ApartCores), seat(2, ApartCores)}, []string{"15", "12-13"}},
-		"seats on other cores":           {[]Claim{seat(1, ApartCores), seat(1, ApartCores)}, []string{"0", "2"}},
-		"seats share CPUs anywhere":      {[]Claim{seat(4, Anywhere), seat(4, Anywhere)}, []string{"0-3", "0-3"}},
-		"seats on another node":          {[]Claim{seat(1, ApartNodes), seat(1, ApartNodes)}, []string{"0", "8"}},
-		"pools of other caches":          {[]Claim{pool(ApartCores), pool(ApartCores)}, []string{"0-3", "4-7"}},
-		"pools of other nodes":           {[]Claim{pool(ApartNodes), pool(ApartNodes)}, []string{"0-3", "8-11"}},
-		"own CPUs outside a pool":        {[]Claim{pool(ApartNodes), own(2, Anywhere), own(2, ApartNodes)}, []string{"0-3", "2-3", "14-15"}},
+		"anywhere":                       {[]cpus.Request{own(1, cpus.NotExclusive), own(1, cpus.NotExclusive)}, []string{"15", "14"}},
+		"cores":                          {[]cpus.Request{own(1, cpus.PCPULevel), own(1, cpus.PCPULevel)}, []string{"15", "13"}},
+		"NUMA nodes":                     {[]cpus.Request{own(1, cpus.NUMANodeLevel), own(1, cpus.NUMANodeLevel)}, []string{"15", "7"}},
+		"the other kind does not count":  {[]cpus.Request{own(1, cpus.NUMANodeLevel), own(1, cpus.PCPULevel)}, []string{"15", "14"}},
+		"nor does other work":            {[]cpus.Request{own(1, cpus.NotExclusive), own(1, cpus.PCPULevel)}, []string{"15", "14"}},
+		"another cache is another place": {[]cpus.Request{own(1, cpus.PCPULevel), own(3, cpus.PCPULevel)}, []string{"15", "9-11"}},
+		"two nodes are another place":    {[]cpus.Request{own(1, cpus.PCPULevel), own(8, cpus.PCPULevel)}, []string{"15", "0-7"}},
+		"no other node":                  {[]cpus.Request{own(1, cpus.NUMANodeLevel), own(1, cpus.NUMANodeLevel), own(1, cpus.NUMANodeLevel)}, []string{"15", "7", "14"}},
+		"no other core":                  {[]cpus.Request{own(15, cpus.PCPULevel), own(1, cpus.PCPULevel)}, []string{"1-15", "0"}},
+		"seats beside own CPUs":          {[]cpus.Request{own(1, cpus.PCPULevel), seat(2, cpus.PCPULevel)}, []string{"15", "12-13"}},
+		"seats on other cores":           {[]cpus.Request{seat(1, cpus.PCPULevel), seat(1, cpus.PCPULevel)}, []string{"0", "2"}},
+		"seats share CPUs anywhere":      {[]cpus.Request{seat(4, cpus.NotExclusive), seat(4, cpus.NotExclusive)}, []string{"0-3", "0-3"}},
+		"seats on another node":          {[]cpus.Request{seat(1, cpus.NUMANodeLevel), seat(1, cpus.NUMANodeLevel)}, []string{"0", "8"}},
+		"pools of other caches":          {[]cpus.Request{pool(cpus.PCPULevel), pool(cpus.PCPULevel)}, []string{"0-3", "4-7"}},
+		"pools of other nodes":           {[]cpus.Request{pool(cpus.NUMANodeLevel), pool(cpus.NUMANodeLevel)}, []string{"0-3", "8-11"}},
+		"own CPUs outside a pool":        {[]cpus.Request{pool(cpus.NUMANodeLevel), own(2, cpus.NotExclusive), own(2, cpus.NUMANodeLevel)}, []string{"0-3", "2-3", "14-15"}},
 	} {
 		s := m.Seats(unit.CPUSet{}, 0, nil)
 		for i, claim := range c.claims {
 			o, why := m.Fit(s, claim)
-			if why != Fits || o.CPUs.String() != c.want[i] {
+			if why != cpus.Fits || o.CPUs.String() != c.want[i] {
 				t.Errorf("%s: claim %d gets %q (%s), want %s", name, i+1, o.CPUs, why, c.want[i])
 			}
-			s = m.With(s, claim.Hold(o))
+			s = m.With(s, o.Allocation(claim))
 		}
 	}
 }
@@ -63,9 +70,9 @@ func TestOwnCPUsGrowAndShrinkApart(t *testing.T) {
 		"but not more CPUs than it must":    {"0", "1-3", 3, "1-3"},
 		"it grows beside others if it must": {"0,2,4,6,8,10,12,14", "1", 2, "1,7"},
 	} {
-		s := m.Seats(set(t, c.beside), 0, []Hold{{CPUs: set(t, c.beside), Apart: ApartCores}})
-		o, why := m.Fit(s, Claim{Grade: Own, CPUs: c.n, Have: set(t, c.have), Apart: ApartCores})
-		if why != Fits || o.CPUs.String() != c.want {
+		s := m.Seats(set(t, c.beside), 0, []cpus.Allocation{{CPUs: set(t, c.beside), Exclusive: cpus.PCPULevel}})
+		o, why := m.Resize(s, cpus.Request{Policy: cpus.Exclusive, CPUs: c.n, Exclusive: cpus.PCPULevel}, set(t, c.have))
+		if why != cpus.Fits || o.CPUs.String() != c.want {
 			t.Errorf("%s: %q (%s), want %s", name, o.CPUs, why, c.want)
 		}
 	}
@@ -75,8 +82,8 @@ func TestOwnCPUsGrowAndShrinkApart(t *testing.T) {
 // with work of the same Separation.
 func TestASeatMovesApart(t *testing.T) {
 	m := Compile(machine(1, 1, 4, 2))
-	h := Hold{Grade: Seated, CPUs: set(t, "0,2"), Home: m.All(), Request: 100, Apart: ApartCores}
-	s := m.Seats(set(t, "0-1"), 0, []Hold{{CPUs: set(t, "4"), Apart: ApartCores}})
+	h := cpus.Allocation{Policy: cpus.Shared, CPUs: set(t, "0,2"), Domain: m.All(), CPU: 100, Exclusive: cpus.PCPULevel}
+	s := m.Seats(set(t, "0-1"), 0, []cpus.Allocation{{CPUs: set(t, "4"), Exclusive: cpus.PCPULevel}})
 	if got, moved := m.Reseat(s, h, 2); got.String() != "2-3" || !moved {
 		t.Errorf("seats on %v, want 2-3", got)
 	}
@@ -88,23 +95,23 @@ func TestASeatMovesApart(t *testing.T) {
 // TestANodeWithAPlaceApartRatesHigher compares the ratings of two machines.
 func TestANodeWithAPlaceApartRatesHigher(t *testing.T) {
 	m := Compile(machine(2, 1, 2, 2))
-	worth := func(apart Separation, beside string) int64 {
-		u := m.Sum(m.Seats(set(t, beside), 0, []Hold{{CPUs: set(t, beside), Apart: ApartNodes}}))
-		return u.Worth(&Claim{Grade: Own, CPUs: 2, Apart: apart})
+	worth := func(apart cpus.ExclusivePolicy, beside string) int64 {
+		u := m.Sum(m.Seats(set(t, beside), 0, []cpus.Allocation{{CPUs: set(t, beside), Exclusive: cpus.NUMANodeLevel}}))
+		return u.Worth(&cpus.Request{Policy: cpus.Exclusive, CPUs: 2, Exclusive: apart})
 	}
-	if one, both := worth(ApartNodes, "0"), worth(ApartNodes, "0,4"); one <= both || both <= 0 {
+	if one, both := worth(cpus.NUMANodeLevel, "0"), worth(cpus.NUMANodeLevel, "0,4"); one <= both || both <= 0 {
 		t.Errorf("a free NUMA node is rated %d, and none %d", one, both)
 	}
-	if a, b := worth(Anywhere, "0"), worth(ApartCores, "0"); a != b {
+	if a, b := worth(cpus.NotExclusive, "0"), worth(cpus.PCPULevel, "0"); a != b {
 		t.Errorf("rated %d without a Separation, and %d with one that no work has", a, b)
 	}
 }
 
 // near returns the positions that a claim should avoid: those on cores or NUMA
 // nodes of work with the same Separation. It has no code in common with the choice.
-func near(m *Map, holds []Hold, apart Separation) (all uint64) {
+func near(m *Map, holds []cpus.Allocation, apart cpus.ExclusivePolicy) (all uint64) {
 	for _, h := range holds {
-		if apart == Anywhere || h.Apart != apart {
+		if apart == cpus.NotExclusive || h.Exclusive != apart {
 			continue
 		}
 		for _, used := range m.cpus {
@@ -112,7 +119,7 @@ func near(m *Map, holds []Hold, apart Separation) (all uint64) {
 				continue
 			}
 			for i, c := range m.cpus {
-				if c.NUMA == used.NUMA && (apart == ApartNodes || c.Core == used.Core) {
+				if c.NUMA == used.NUMA && (apart == cpus.NUMANodeLevel || c.Core == used.Core) {
 					all |= 1 << i
 				}
 			}
@@ -123,29 +130,29 @@ func near(m *Map, holds []Hold, apart Separation) (all uint64) {
 
 // hasPlace reports whether a claim has a place that avoids some positions. It
 // tries all sets of CPUs, or all pools.
-func hasPlace(m *Map, s Seats, c Claim, avoid uint64) bool {
-	words := func(l Level) []uint64 {
+func hasPlace(m *Map, s Seats, c cpus.Request, avoid uint64) bool {
+	words := func(l cpus.Level) []uint64 {
 		var all []uint64
 		for _, p := range m.pools[m.firstPool[l]:m.firstPool[l+1]] {
 			all = append(all, (1<<p.hi-1)&^(1<<p.lo-1))
 		}
 		return all
 	}
-	if c.Grade != Own {
-		for l := c.Within; l < levels; l++ {
+	if c.Policy != cpus.Exclusive {
+		for l := c.Within; l < cpus.Levels; l++ {
 			for i, w := range words(l) {
 				open := s.open[0] & w
-				if slack, _ := m.slack(&s, m.firstPool[l]+int32(i)); slack < c.Request || open == 0 {
+				if slack, _ := m.slack(&s, m.firstPool[l]+int32(i)); slack < c.CPU || open == 0 {
 					continue
 				}
-				if c.Grade == Pooled && open&avoid == 0 || c.Grade == Seated && bits.OnesCount64(open&^avoid) >= c.CPUs {
+				if c.Policy == cpus.Pool && open&avoid == 0 || c.Policy == cpus.Shared && bits.OnesCount64(open&^avoid) >= c.CPUs {
 					return true
 				}
 			}
 		}
 		return false
 	}
-	nodes := words(NUMA)
+	nodes := words(cpus.NUMA)
 	for set := uint64(1); set < 1<<len(m.cpus); set++ {
 		if bits.OnesCount64(set) != c.CPUs || set&(avoid|^s.open[0]) != 0 || !leavesEnough(m, s, set) {
 			continue
@@ -167,9 +174,9 @@ func hasPlace(m *Map, s Seats, c Claim, avoid uint64) bool {
 				continue
 			}
 			switch c.Bind {
-			case OnlySpread:
+			case cpus.OnlySpread:
 				ok = ok && bits.OnesCount64(set&w) == 1
-			case OnlyWhole:
+			case cpus.OnlyWhole:
 				ok = ok && set&w == w && (size == 0 || size == k.hi-k.lo)
 				size = k.hi - k.lo
 			}
@@ -199,26 +206,26 @@ func TestNoClaimSharesWhileAnotherPlaceExists(t *testing.T) {
 		}
 		m := Compile(topo)
 		off, keep := some(rnd, topo.All()).Intersect(some(rnd, topo.All())), rnd.IntN(2)
-		var holds []Hold
+		var holds []cpus.Allocation
 		for range 10 {
 			c := anyDemand(rnd, m)
 			c.CPUs = max(min(c.CPUs, 1+rnd.IntN(4)), 1)
-			if c.Apart = Separation(1 + rnd.IntN(2)); rnd.IntN(3) > 0 {
-				c.Bind, c.Within, c.Fewest = AnyCores, Machine, false
+			if c.Exclusive = cpus.ExclusivePolicy(1 + rnd.IntN(2)); rnd.IntN(3) > 0 {
+				c.Bind, c.Within, c.Fewest = cpus.AnyCores, cpus.Machine, false
 			}
 			s := m.Seats(off, keep, holds)
 			o, why := m.Fit(s, c)
-			avoid := near(m, holds, c.Apart)
+			avoid := near(m, holds, c.Exclusive)
 			shares := m.maskOf(o.CPUs)[0]&avoid != 0
 			can := hasPlace(m, s, c, avoid)
-			if (why == Fits) != (can || hasPlace(m, s, c, 0)) || why == Fits && shares == can {
+			if (why == cpus.Fits) != (can || hasPlace(m, s, c, 0)) || why == cpus.Fits && shares == can {
 				t.Fatalf("try %d: %+v gets %v (%q), shares: %v, has another place: %v\n%+v\n%+v", try, c, o.CPUs, why, shares, can, topo, holds)
 			}
 			u := m.Sum(s)
-			if a := u.apart[c.Apart]; why == Fits && (a == nil || a.Room(&c) == Fits) != can {
+			if a := u.apart[c.Exclusive]; why == cpus.Fits && (a == nil || a.Room(&c) == cpus.Fits) != can {
 				t.Fatalf("try %d: %+v has another place: %v; the summary says the opposite\n%+v\n%+v", try, c, can, topo, holds)
 			}
-			if why != Fits {
+			if why != cpus.Fits {
 				continue
 			}
 			if apart++; !can {
@@ -226,7 +233,7 @@ func TestNoClaimSharesWhileAnotherPlaceExists(t *testing.T) {
 				beside++
 				avoid = 0
 			}
-			if c.Grade == Own && c.Bind == AnyCores && c.Within == Machine && !c.Fewest {
+			if c.Policy == cpus.Exclusive && c.Bind == cpus.AnyCores && c.Within == cpus.Machine && !c.Fewest {
 				want, _ := optimum(m, s, c.CPUs, avoid)
 				if got := (rating{o.Nodes, o.Sockets, o.Caches, o.Split}); !sameRating(got, want, s.soft[0] == 0) {
 					t.Fatalf("try %d: %+v gets %v, rated %v; the best is %v\n%+v\n%+v", try, c, o.CPUs, got, want, topo, holds)
@@ -234,7 +241,7 @@ func TestNoClaimSharesWhileAnotherPlaceExists(t *testing.T) {
 					inexact++
 				}
 			}
-			holds = append(holds, c.Hold(o))
+			holds = append(holds, o.Allocation(c))
 		}
 	}
 	t.Logf("%d claims are apart, and %d have no such place; %d beside shared work split more than the best", apart, beside, inexact)

@@ -5,19 +5,20 @@ import (
 	"syscall"
 	"testing"
 
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
 // halfUsed returns a machine of 256 CPUs (two sockets with eight L3 caches
 // each). Random claims hold about half of the CPUs.
-func halfUsed() (*Map, Seats, []Hold) {
+func halfUsed() (*Map, Seats, []cpus.Allocation) {
 	rnd := rand.New(rand.NewPCG(71, 72))
 	m := Compile(machine(2, 8, 8, 2))
-	var holds []Hold
+	var holds []cpus.Allocation
 	for m.Open(m.Seats(unit.CPUSet{}, 1, holds)).Len() > 128 {
-		c := Claim{Grade: Own, CPUs: 1 + rnd.IntN(8)}
+		c := cpus.Request{Policy: cpus.Exclusive, CPUs: 1 + rnd.IntN(8)}
 		o, _ := m.Fit(m.Seats(unit.CPUSet{}, 1, holds), c)
-		holds = append(holds, c.Hold(o))
+		holds = append(holds, o.Allocation(c))
 	}
 	return m, m.Seats(unit.CPUSet{}, 1, holds), holds
 }
@@ -25,9 +26,9 @@ func halfUsed() (*Map, Seats, []Hold) {
 func BenchmarkRoom(b *testing.B) {
 	m, s, _ := halfUsed()
 	u := m.Sum(s)
-	for name, c := range map[string]Claim{
-		"own": {Grade: Own, CPUs: 4}, "whole cores": {Grade: Own, CPUs: 4, Bind: OnlyWhole}, "NUMA": {Grade: Own, CPUs: 8, Within: NUMA, Fewest: true},
-		"pool": {Grade: Pooled, Request: 4000}, "pool in L3": {Grade: Pooled, Request: 4000, Within: L3},
+	for name, c := range map[string]cpus.Request{
+		"own": {Policy: cpus.Exclusive, CPUs: 4}, "whole cores": {Policy: cpus.Exclusive, CPUs: 4, Bind: cpus.OnlyWhole}, "NUMA": {Policy: cpus.Exclusive, CPUs: 8, Within: cpus.NUMA, Fewest: true},
+		"pool": {Policy: cpus.Pool, CPU: 4000}, "pool in L3": {Policy: cpus.Pool, CPU: 4000, Within: cpus.L3},
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -42,7 +43,7 @@ func BenchmarkRoom(b *testing.B) {
 func BenchmarkWorth(b *testing.B) {
 	m, s, _ := halfUsed()
 	u := m.Sum(s)
-	for name, c := range map[string]Claim{"own": {Grade: Own, CPUs: 4}, "own 24": {Grade: Own, CPUs: 24}, "pool": {Grade: Pooled, Request: 4000}} {
+	for name, c := range map[string]cpus.Request{"own": {Policy: cpus.Exclusive, CPUs: 4}, "own 24": {Policy: cpus.Exclusive, CPUs: 24}, "pool": {Policy: cpus.Pool, CPU: 4000}} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			defer reportCPU(b)()
@@ -55,9 +56,9 @@ func BenchmarkWorth(b *testing.B) {
 
 func BenchmarkFit(b *testing.B) {
 	m, s, _ := halfUsed()
-	for name, c := range map[string]Claim{
-		"4": {Grade: Own, CPUs: 4}, "16": {Grade: Own, CPUs: 16}, "64": {Grade: Own, CPUs: 64}, "seats": {Grade: Seated, CPUs: 4, Request: 1000},
-		"pool": {Grade: Pooled, Request: 4000},
+	for name, c := range map[string]cpus.Request{
+		"4": {Policy: cpus.Exclusive, CPUs: 4}, "16": {Policy: cpus.Exclusive, CPUs: 16}, "64": {Policy: cpus.Exclusive, CPUs: 64}, "seats": {Policy: cpus.Shared, CPUs: 4, CPU: 1000},
+		"pool": {Policy: cpus.Pool, CPU: 4000},
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -74,11 +75,11 @@ func BenchmarkFit(b *testing.B) {
 func BenchmarkApart(b *testing.B) {
 	m, _, holds := halfUsed()
 	for i := range holds {
-		holds[i].Apart = ApartCores
+		holds[i].Exclusive = cpus.PCPULevel
 	}
 	s := m.Seats(unit.CPUSet{}, 0, holds)
 	u := m.Sum(s)
-	four, all := Claim{Grade: Own, CPUs: 4, Apart: ApartCores}, Claim{Grade: Own, CPUs: m.Open(s).Len(), Apart: ApartCores}
+	four, all := cpus.Request{Policy: cpus.Exclusive, CPUs: 4, Exclusive: cpus.PCPULevel}, cpus.Request{Policy: cpus.Exclusive, CPUs: m.Open(s).Len(), Exclusive: cpus.PCPULevel}
 	for name, do := range map[string]func(){
 		"Room": func() { u.Room(&four) }, "Worth 4": func() { u.Worth(&four) }, "Worth all": func() { u.Worth(&all) },
 		"Fit 4": func() { m.Fit(s, four) }, "Fit all": func() { m.Fit(s, all) }, "Sum": func() { m.Sum(s) },
@@ -117,7 +118,7 @@ func BenchmarkSeats(b *testing.B) {
 func TestAFilterDoesNotAllocate(t *testing.T) {
 	m, _, holds := halfUsed()
 	for i := range holds {
-		holds[i].Apart = Separation(i % int(aparts))
+		holds[i].Exclusive = cpus.ExclusivePolicy(i % int(cpus.ExclusivePolicies))
 	}
 	u := m.Sum(m.Seats(unit.CPUSet{}, 1, holds))
 	rnd := rand.New(rand.NewPCG(73, 74))

@@ -3,6 +3,8 @@ package pick
 import (
 	"cmp"
 	"slices"
+
+	"tenon.sh/tenon/internal/model/cpus"
 )
 
 // A finder chooses n CPUs for one claim. The best choice has the fewest NUMA
@@ -18,7 +20,7 @@ type finder struct {
 	by         measure
 	room       []int32 // the room in each pool
 	n          int32
-	within     Level
+	within     cpus.Level
 	leaves     []leaf
 	scratch    []int32 // by pool
 	counts     []int32 // by size of core
@@ -63,7 +65,7 @@ func (f *finder) rest(s *selection) (sum int64) {
 	for _, i := range order {
 		n -= f.spend(left, f.leaves[i].pool, n)
 	}
-	for _, room := range left[f.m.firstPool[Socket]:f.m.firstPool[L3]] {
+	for _, room := range left[f.m.firstPool[cpus.Socket]:f.m.firstPool[cpus.L3]] {
 		sum += int64(room) * int64(room)
 	}
 	return sum
@@ -72,9 +74,9 @@ func (f *finder) rest(s *selection) (sum int64) {
 // smaller orders caches by the room that is left in their socket, in their NUMA
 // node, and in themselves.
 func (f *finder) smaller(left []int32, a, b int32) int {
-	for l := Socket; l < levels; l++ {
+	for l := cpus.Socket; l < cpus.Levels; l++ {
 		p, q := f.leaves[a].pool, f.leaves[b].pool
-		for range L3 - l {
+		for range cpus.L3 - l {
 			p, q = f.m.pools[p].up, f.m.pools[q].up
 		}
 		if order := cmp.Compare(left[p], left[q]); order != 0 {
@@ -93,16 +95,16 @@ func (f *finder) find(fewest bool) mask {
 	}
 	f.look()
 	var forced []int32
-	for i := m.firstPool[NUMA]; i < m.firstPool[NUMA+1]; i++ {
+	for i := m.firstPool[cpus.NUMA]; i < m.firstPool[cpus.NUMA+1]; i++ {
 		if f.have.count(m.pools[i].lo, m.pools[i].hi) > 0 {
 			forced = append(forced, i)
 		}
 	}
-	most := int(m.firstPool[NUMA+1] - m.firstPool[NUMA])
+	most := int(m.firstPool[cpus.NUMA+1] - m.firstPool[cpus.NUMA])
 	if fewest {
 		most = m.fewestNodes(f.n + f.have.count(0, int32(len(m.cpus))))
 	}
-	if f.within >= NUMA {
+	if f.within >= cpus.NUMA {
 		most = 1
 	}
 	for j := max(len(forced), 1); j <= max(most, len(forced)); j++ {
@@ -122,11 +124,11 @@ func (f *finder) find(fewest bool) mask {
 // look counts the free CPUs of each L3 cache.
 func (f *finder) look() {
 	m := f.m
-	n := int(m.firstPool[L3+1] - m.firstPool[L3])
+	n := int(m.firstPool[cpus.L3+1] - m.firstPool[cpus.L3])
 	f.leaves, f.scratch = make([]leaf, 0, n), make([]int32, len(m.pools))
 	f.counts = make([]int32, len(m.sizes))
 	whole := make([]int32, n*len(m.sizes))
-	for i := m.firstPool[L3]; i < m.firstPool[L3+1]; i++ {
+	for i := m.firstPool[cpus.L3]; i < m.firstPool[cpus.L3+1]; i++ {
 		p := &m.pools[i]
 		l := leaf{pool: i, room: f.room[i], forced: f.have.count(p.lo, p.hi) > 0}
 		if l.room == 0 && !l.forced {
@@ -163,7 +165,7 @@ const maxNodes = 256
 func (f *finder) eachNodes(j int, forced []int32, try func([]int32)) {
 	m := f.m
 	var free []int32
-	for i := m.firstPool[NUMA]; i < m.firstPool[NUMA+1]; i++ {
+	for i := m.firstPool[cpus.NUMA]; i < m.firstPool[cpus.NUMA+1]; i++ {
 		if f.room[i] > 0 && !slices.Contains(forced, i) {
 			free = append(free, i)
 		}
@@ -220,7 +222,7 @@ func (f *finder) sumRoom(a, b []int32) int32 {
 func (f *finder) capacity(nodes []int32) int32 {
 	sum := int32(0)
 	m := f.m
-	for s := m.firstPool[Socket]; s < m.firstPool[Socket+1]; s++ {
+	for s := m.firstPool[cpus.Socket]; s < m.firstPool[cpus.Socket+1]; s++ {
 		in := int32(0)
 		for _, i := range nodes {
 			if m.pools[i].up == s {
@@ -241,7 +243,7 @@ func (f *finder) selectIn(nodes []int32) *selection {
 			sockets = append(sockets, up)
 		}
 	}
-	if f.within == Socket && len(sockets) > 1 {
+	if f.within == cpus.Socket && len(sockets) > 1 {
 		return nil
 	}
 	var base, free []int32
@@ -255,7 +257,7 @@ func (f *finder) selectIn(nodes []int32) *selection {
 		}
 	}
 	most := len(base) + len(free)
-	if f.within == L3 {
+	if f.within == cpus.L3 {
 		most = 1
 	}
 	enough, ok := f.fewestCaches(base, free)

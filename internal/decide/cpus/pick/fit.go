@@ -4,105 +4,71 @@ import (
 	"cmp"
 	"slices"
 
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Bind says how a claim for its own CPUs treats the hardware threads of a core.
-type Bind uint8
-
-// The values of Bind.
-const (
-	// AnyCores prefers few NUMA nodes, then few L3 caches, then whole cores.
-	AnyCores Bind = iota
-	// PreferWhole takes whole cores wherever they are. If there are not enough,
-	// it has the effect of AnyCores.
-	PreferWhole
-	// OnlyWhole takes whole cores of one size, or nothing.
-	OnlyWhole
-	// PreferSpread takes one CPU of each core. If there are not enough cores,
-	// it has the effect of AnyCores.
-	PreferSpread
-	// OnlySpread takes one CPU of each core, or nothing.
-	OnlySpread
-)
-
-// A Claim says which CPUs one workload demands.
-type Claim struct {
-	Grade Grade
-	// CPUs is the number of CPUs to own, or the number of seats.
-	CPUs int
-	// Request is the amount of CPU that seated or pooled work requests.
-	Request unit.MilliCPU
-	Bind    Bind
-	// Within is a level. One pool of this level must contain all CPUs. The
-	// level Machine sets no bound.
-	Within Level
-	// Fewest says that the CPUs must not be on more NUMA nodes than they would
-	// need on an empty machine.
-	Fewest bool
-	// Apart is a preference. If no place meets it, it has no effect.
-	Apart Separation
-	// Have are the open CPUs that the workload has now. If the claim grows,
-	// CPUs are added to them. If it shrinks, some of them are dropped.
-	Have unit.CPUSet
-}
-
-// An Offer holds the CPUs for a Claim, and says how they are spread.
+// An Offer holds the CPUs for a request, and says how they are spread.
 type Offer struct {
-	// CPUs are the CPUs that the workload owns, or its seats. For pooled work,
-	// they are all open CPUs of the home.
+	// CPUs are the exclusive or shared CPUs. For a pool, they are all open CPUs of
+	// the domain.
 	CPUs unit.CPUSet
-	// Home is the set of all CPUs of the pool that seated or pooled work
-	// shares. Level is the level of this pool.
-	Home  unit.CPUSet
-	Level Level
+	// Domain is the set of all CPUs of the place in which the workload shares CPUs.
+	// Level is the level of this place.
+	Domain unit.CPUSet
+	Level  cpus.Level
 	// Split is the number of owned CPUs that share a core with CPUs outside the
 	// offer. Sockets, Nodes and Caches are the numbers of sockets, NUMA nodes and
 	// L3 caches over which the CPUs are spread.
 	Split, Sockets, Nodes, Caches int
 }
 
-// Hold returns what the workload of a claim holds when it has accepted the offer.
-func (c *Claim) Hold(o Offer) Hold {
-	return Hold{Grade: c.Grade, CPUs: o.CPUs, Home: o.Home, Request: c.Request, Apart: c.Apart}
+// Allocation returns what a workload has when it has accepted the offer for its request.
+func (o Offer) Allocation(r cpus.Request) cpus.Allocation {
+	return cpus.Allocation{Policy: r.Policy, CPUs: o.CPUs, Domain: o.Domain, CPU: r.CPU, Exclusive: r.Exclusive}
 }
 
-// Fit chooses the CPUs for a claim. If it finds some, the reason is Fits.
-func (m *Map) Fit(s Seats, c Claim) (Offer, Reason) {
-	if len(m.cpus) > 0 && c.Grade != 0 && (c.Grade == Pooled || c.CPUs > 0) {
-		fit := m.fitShared
-		if c.Grade == Own {
-			fit = m.fitOwn
+// Fit chooses the CPUs for a request. If it finds some, the code is Fits.
+func (m *Map) Fit(s Seats, c cpus.Request) (Offer, cpus.Code) { return m.Resize(s, c, unit.CPUSet{}) }
+
+// Resize chooses the CPUs for a workload that has exclusive CPUs, which are open
+// in s. If the request is for more, CPUs are added to them. If it is for fewer,
+// some of them are dropped.
+func (m *Map) Resize(s Seats, c cpus.Request, have unit.CPUSet) (Offer, cpus.Code) {
+	if len(m.cpus) > 0 && c.Policy != 0 && (c.Policy == cpus.Pool || c.CPUs > 0) {
+		fit := func(from mask) (Offer, bool) { return m.fitShared(s, c, from) }
+		if c.Policy == cpus.Exclusive {
+			fit = func(from mask) (Offer, bool) { return m.fitOwn(s, c, have, from) }
 		}
-		if rest := away(m, &s, c.Apart); rest != nil {
-			if o, ok := fit(s, c, rest); ok {
-				return o, Fits
+		if rest := away(m, &s, c.Exclusive); rest != nil {
+			if o, ok := fit(rest); ok {
+				return o, cpus.Fits
 			}
 		}
-		if o, ok := fit(s, c, s.open); ok {
-			return o, Fits
+		if o, ok := fit(s.open); ok {
+			return o, cpus.Fits
 		}
 	}
 	u := m.Sum(s)
-	return Offer{}, cmp.Or(u.Room(&c), TooFewWhole) // if there is room for the claim, the node has too few whole cores
+	return Offer{}, cmp.Or(u.Room(&c), cpus.TooFewWhole) // if there is room for the claim, the node has too few whole cores
 }
 
 // fitShared chooses the smallest pool with enough room. Among pools of the same
 // level it takes the one with the least room, and of equal ones that with the least
 // room around it: whole sockets stay free. It uses only CPUs in a mask.
-func (m *Map) fitShared(s Seats, c Claim, from mask) (Offer, bool) {
+func (m *Map) fitShared(s Seats, c cpus.Request, from mask) (Offer, bool) {
 	n := int32(1)
-	if c.Grade == Seated {
+	if c.Policy == cpus.Shared {
 		n = int32(min(c.CPUs, unit.MaxCPUs+1))
 	}
 	best, least, around := int32(-1), unit.MilliCPU(0), unit.MilliCPU(0)
-	for l := L3 + 1; best < 0 && l > c.Within; {
+	for l := cpus.L3 + 1; best < 0 && l > c.Within; {
 		l--
 		for i := m.firstPool[l]; i < m.firstPool[l+1]; i++ {
 			slack, sum := m.slack(&s, i)
 			lo, hi := m.pools[i].lo, m.pools[i].hi
 			has := from.count(lo, hi)
-			if has < n || slack < c.Request || c.Grade == Pooled && has < s.open.count(lo, hi) { // pooled work uses all open CPUs of a pool
+			if has < n || slack < c.CPU || c.Policy == cpus.Pool && has < s.open.count(lo, hi) { // pooled work uses all open CPUs of a pool
 				continue
 			}
 			if best < 0 || cmp.Or(cmp.Compare(slack, least), cmp.Compare(sum, around)) < 0 {
@@ -120,7 +86,7 @@ func (m *Map) fitShared(s Seats, c Claim, from mask) (Offer, bool) {
 			at = append(at, i)
 		}
 	}
-	if c.Grade == Seated {
+	if c.Policy == cpus.Shared {
 		slices.SortStableFunc(at, func(a, b int32) int { return cmp.Compare(s.load[a], s.load[b]) })
 		at = at[:n]
 	}
@@ -129,23 +95,23 @@ func (m *Map) fitShared(s Seats, c Claim, from mask) (Offer, bool) {
 		set.set(i)
 	}
 	o := m.judge(set)
-	o.Home = m.setOf(best)
-	o.Level = m.LevelOf(o.Home)
+	o.Domain = m.setOf(best)
+	o.Level = m.LevelOf(o.Domain)
 	return o, true
 }
 
 // judge describes a set of CPUs.
 func (m *Map) judge(set mask) Offer {
-	o := Offer{CPUs: m.cpusOf(set), Level: L3}
-	var on [levels]int
-	for l := Socket; l < levels; l++ {
+	o := Offer{CPUs: m.cpusOf(set), Level: cpus.L3}
+	var on [cpus.Levels]int
+	for l := cpus.Socket; l < cpus.Levels; l++ {
 		for i := m.firstPool[l]; i < m.firstPool[l+1]; i++ {
 			p := &m.pools[i]
 			if set.count(p.lo, p.hi) == 0 {
 				continue
 			}
 			on[l]++
-			if l < L3 {
+			if l < cpus.L3 {
 				continue
 			}
 			for _, c := range m.cores[p.core:p.last] {
@@ -155,24 +121,24 @@ func (m *Map) judge(set mask) Offer {
 			}
 		}
 	}
-	o.Sockets, o.Nodes, o.Caches = on[Socket], on[NUMA], on[L3]
+	o.Sockets, o.Nodes, o.Caches = on[cpus.Socket], on[cpus.NUMA], on[cpus.L3]
 	return o
 }
 
 // measuresOf lists the measures to try for a claim, the preferred one first.
-func measuresOf(m *Map, c *Claim) []measure {
+func measuresOf(m *Map, c *cpus.Request) []measure {
 	var all []measure
 	switch c.Bind {
-	case OnlyWhole, PreferWhole:
+	case cpus.OnlyWhole, cpus.PreferWhole:
 		for _, size := range m.sizes {
 			if c.CPUs%int(size) == 0 {
 				all = append(all, measure{wholeCores, size})
 			}
 		}
-	case OnlySpread, PreferSpread:
+	case cpus.OnlySpread, cpus.PreferSpread:
 		all = append(all, measure{kind: oneACore})
 	}
-	if c.Bind != OnlyWhole && c.Bind != OnlySpread {
+	if c.Bind != cpus.OnlyWhole && c.Bind != cpus.OnlySpread {
 		all = append(all, measure{kind: anyCPU})
 	}
 	return all
@@ -181,8 +147,8 @@ func measuresOf(m *Map, c *Claim) []measure {
 // fitOwn chooses own CPUs in the given mask. It keeps the CPUs that the
 // workload has, also those outside this mask. If one kind of core is enough,
 // all CPUs are of this kind. The fastest kind is tried first.
-func (m *Map) fitOwn(s Seats, c Claim, from mask) (Offer, bool) {
-	have := m.maskOf(c.Have)
+func (m *Map) fitOwn(s Seats, c cpus.Request, has unit.CPUSet, from mask) (Offer, bool) {
+	have := m.maskOf(has)
 	for i := range have {
 		have[i] &= s.open[i]
 	}
@@ -194,7 +160,7 @@ func (m *Map) fitOwn(s Seats, c Claim, from mask) (Offer, bool) {
 		for i := range have {
 			have[i] &= from[i]
 		}
-		return m.shrink(s, c, have)
+		return shrink(m, s, c, have)
 	}
 	measures := measuresOf(m, &c)
 	if had > 0 { // the CPUs that it has need not be whole cores
@@ -217,7 +183,7 @@ func (m *Map) fitOwn(s Seats, c Claim, from mask) (Offer, bool) {
 			for i := range have {
 				set[i] |= have[i]
 			}
-			if o := m.judge(set); c.Bind != OnlyWhole || o.Split == 0 {
+			if o := m.judge(set); c.Bind != cpus.OnlyWhole || o.Split == 0 {
 				return o, true
 			}
 		}
@@ -243,10 +209,10 @@ func masksOf(m *Map, open, have mask) []mask {
 }
 
 // shrink chooses the best c.CPUs of the CPUs that a workload has.
-func (m *Map) shrink(s Seats, c Claim, have mask) (Offer, bool) {
+func shrink(m *Map, s Seats, c cpus.Request, have mask) (Offer, bool) {
 	s.open, s.soft, s.least = have, make([]unit.MilliCPU, len(m.pools)), make([]int32, len(m.pools))
 	for _, by := range measuresOf(m, &c) {
-		f := finder{m: m, open: have, have: m.mask(), by: by, room: m.room(&s, have, by), n: int32(c.CPUs), within: Machine}
+		f := finder{m: m, open: have, have: m.mask(), by: by, room: m.room(&s, have, by), n: int32(c.CPUs), within: cpus.Machine}
 		if set := f.find(false); set != nil {
 			return m.judge(set), true
 		}

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -66,14 +67,14 @@ func strangeMachine(rnd *rand.Rand) node.Topology {
 }
 
 // anyDemand returns a random claim.
-func anyDemand(rnd *rand.Rand, m *Map) Claim {
+func anyDemand(rnd *rand.Rand, m *Map) cpus.Request {
 	n := rnd.IntN(max(m.Len()/2, 2) + 1)
-	c := Claim{
-		Grade: Grade(1 + rnd.IntN(3)), CPUs: n, Bind: Bind(rnd.IntN(5)), Within: []Level{Machine, Machine, Socket, NUMA, L3}[rnd.IntN(5)],
-		Fewest: rnd.IntN(4) == 0, Apart: []Separation{Anywhere, Anywhere, ApartCores, ApartNodes}[rnd.IntN(4)],
+	c := cpus.Request{
+		Policy: cpus.Policy(1 + rnd.IntN(3)), CPUs: n, Bind: cpus.Bind(rnd.IntN(5)), Within: []cpus.Level{cpus.Machine, cpus.Machine, cpus.Socket, cpus.NUMA, cpus.L3}[rnd.IntN(5)],
+		Fewest: rnd.IntN(4) == 0, Exclusive: []cpus.ExclusivePolicy{cpus.NotExclusive, cpus.NotExclusive, cpus.PCPULevel, cpus.NUMANodeLevel}[rnd.IntN(4)],
 	}
-	if c.Grade != Own {
-		c.Request = unit.MilliCPU(rnd.IntN(n*1000 + 1))
+	if c.Policy != cpus.Exclusive {
+		c.CPU = unit.MilliCPU(rnd.IntN(n*1000 + 1))
 	}
 	return c
 }
@@ -95,7 +96,7 @@ func TestRoomIsExact(t *testing.T) {
 		}
 		m := Compile(topo)
 		off, keep := some(rnd, topo.All()).Intersect(some(rnd, topo.All())), rnd.IntN(3)
-		var holds []Hold
+		var holds []cpus.Allocation
 		for range 24 {
 			if len(holds) > 0 && rnd.IntN(3) == 0 {
 				i := rnd.IntN(len(holds))
@@ -112,14 +113,14 @@ func TestRoomIsExact(t *testing.T) {
 			if worth := u.Worth(&c); worth < 0 || worth > 100 {
 				t.Fatalf("try %d: worth %d", try, worth)
 			}
-			if why != Fits {
+			if why != cpus.Fits {
 				continue
 			}
 			checkOffer(t, m, s, c, o)
-			if away := u.apart[c.Apart]; away != nil && (away.Room(&c) == Fits) == (s.marked[c.Apart].meets(m.maskOf(o.CPUs))) {
+			if away := u.apart[c.Exclusive]; away != nil && (away.Room(&c) == cpus.Fits) == (s.marked[c.Exclusive].meets(m.maskOf(o.CPUs))) {
 				t.Fatalf("try %d: %+v gets %v, and the summary says %q of CPUs away from such work", try, c, o.CPUs, away.Room(&c))
 			}
-			holds = append(holds, c.Hold(o))
+			holds = append(holds, o.Allocation(c))
 			checkShared(t, m, m.Seats(off, keep, holds), keep)
 			if t.Failed() {
 				t.Fatalf("try %d: %+v got %+v", try, c, o)
@@ -138,20 +139,20 @@ func (b mask) meets(o mask) bool {
 }
 
 // checkOffer checks an offer against its claim.
-func checkOffer(t *testing.T, m *Map, s Seats, c Claim, o Offer) {
+func checkOffer(t *testing.T, m *Map, s Seats, c cpus.Request, o Offer) {
 	t.Helper()
 	open := m.Open(s)
 	if !open.Contains(o.CPUs) || o.CPUs.Empty() {
 		t.Errorf("%v of the open CPUs %v", o.CPUs, open)
 	}
-	if c.Grade != Pooled && o.CPUs.Len() != c.CPUs {
+	if c.Policy != cpus.Pool && o.CPUs.Len() != c.CPUs {
 		t.Errorf("%d CPUs instead of %d", o.CPUs.Len(), c.CPUs)
 	}
 	within := o.CPUs
-	if c.Grade != Own {
-		within = o.Home
+	if c.Policy != cpus.Exclusive {
+		within = o.Domain
 	}
-	if at := m.smallestPool(within); c.Within > Machine {
+	if at := m.smallestPool(within); c.Within > cpus.Machine {
 		for l := m.levelOf(at); l < c.Within; l++ {
 			if m.pools[at].after != m.pools[at].child+1 {
 				t.Errorf("%v is not in one %v", within, c.Within)
@@ -160,13 +161,13 @@ func checkOffer(t *testing.T, m *Map, s Seats, c Claim, o Offer) {
 			at = m.pools[at].child
 		}
 	}
-	if c.Grade != Own {
+	if c.Policy != cpus.Exclusive {
 		return
 	}
-	if c.Bind == OnlyWhole && o.Split != 0 {
+	if c.Bind == cpus.OnlyWhole && o.Split != 0 {
 		t.Errorf("%v splits %d", o.CPUs, o.Split)
 	}
-	if c.Bind == OnlySpread {
+	if c.Bind == cpus.OnlySpread {
 		set := m.maskOf(o.CPUs)
 		for _, k := range m.cores {
 			if set.count(k.lo, k.hi) > 1 {
@@ -192,16 +193,16 @@ func checkShared(t *testing.T, m *Map, s Seats, keep int) {
 func TestStrandedCPUsAreThoseThatNoSuchClaimGets(t *testing.T) {
 	m := Compile(machine(1, 4, 4, 2))
 	for n := 1; n <= 8; n++ {
-		holds := []Hold{{Grade: Own, CPUs: unit.CPUSetOf(0, 1, 2, 8)}}
+		holds := []cpus.Allocation{{Policy: cpus.Exclusive, CPUs: unit.CPUSetOf(0, 1, 2, 8)}}
 		s := m.Seats(unit.CPUSet{}, 0, holds)
 		u := m.Sum(s)
 		want := u.Stranded(n)
 		for {
-			o, why := m.Fit(s, Claim{Grade: Own, CPUs: n, Within: L3})
-			if why != Fits {
+			o, why := m.Fit(s, cpus.Request{Policy: cpus.Exclusive, CPUs: n, Within: cpus.L3})
+			if why != cpus.Fits {
 				break
 			}
-			s = m.With(s, Hold{Grade: Own, CPUs: o.CPUs})
+			s = m.With(s, cpus.Allocation{Policy: cpus.Exclusive, CPUs: o.CPUs})
 		}
 		if left := m.Open(s).Len(); left != want {
 			t.Errorf("claims of %d CPUs leave %d, and %d are stranded", n, left, want)
@@ -215,7 +216,7 @@ func TestANearerPlaceRatesHigher(t *testing.T) {
 	m := Compile(machine(2, 2, 4, 2)) // L3 caches of eight CPUs, 16 a NUMA node
 	worth := func(off string, n int) int64 {
 		u := m.Sum(m.Seats(set(t, off), 0, nil))
-		return u.Worth(&Claim{Grade: Own, CPUs: n})
+		return u.Worth(&cpus.Request{Policy: cpus.Exclusive, CPUs: n})
 	}
 	order := []struct {
 		what string
@@ -237,29 +238,29 @@ func TestANearerPlaceRatesHigher(t *testing.T) {
 }
 
 // TestAPlaceHasOneName places seats and pools on random machines. An offer and
-// a set of CPUs both give the level of a place. The two levels must agree, also
+// a set of CPUs both give the level of a place. The two cpus.Levels must agree, also
 // if an L3 cache is the whole node.
 func TestAPlaceHasOneName(t *testing.T) {
 	one := Compile(machine(1, 1, 4, 2))
-	o, why := one.Fit(one.Seats(unit.CPUSet{}, 0, nil), Claim{Grade: Seated, CPUs: 2})
-	if why != Fits || o.Level.One() != "one L3 cache" || one.LevelOf(o.Home) != o.Level {
-		t.Errorf("seats are in %v, which is called %v elsewhere: %q", o.Level.One(), one.LevelOf(o.Home), why)
+	o, why := one.Fit(one.Seats(unit.CPUSet{}, 0, nil), cpus.Request{Policy: cpus.Shared, CPUs: 2})
+	if why != cpus.Fits || o.Level.One() != "one L3 cache" || one.LevelOf(o.Domain) != o.Level {
+		t.Errorf("seats are in %v, which is called %v elsewhere: %q", o.Level.One(), one.LevelOf(o.Domain), why)
 	}
 	rnd := rand.New(rand.NewPCG(61, 62))
 	names := map[string]int{}
 	for range 500 {
 		m := Compile(anyMachine(rnd, 96))
 		c := anyDemand(rnd, m)
-		c.Grade = Seated + Grade(rnd.IntN(2))
+		c.Policy = cpus.Shared + cpus.Policy(rnd.IntN(2))
 		if rnd.IntN(4) == 0 {
-			c.CPUs, c.Request, c.Within = m.Len(), unit.CPUs(m.Len()), Machine
+			c.CPUs, c.CPU, c.Within = m.Len(), unit.CPUs(m.Len()), cpus.Machine
 		}
 		o, why := m.Fit(m.Seats(unit.CPUSet{}, 0, nil), c)
-		if why != Fits {
+		if why != cpus.Fits {
 			continue
 		}
-		if m.LevelOf(o.Home) != o.Level || o.Level < c.Within {
-			t.Fatalf("%+v: %v is called %v and %v", c, o.Home, o.Level, m.LevelOf(o.Home))
+		if m.LevelOf(o.Domain) != o.Level || o.Level < c.Within {
+			t.Fatalf("%+v: %v is called %v and %v", c, o.Domain, o.Level, m.LevelOf(o.Domain))
 		}
 		names[o.Level.One()]++
 	}
@@ -275,10 +276,10 @@ func TestAPlaceHasOneName(t *testing.T) {
 func TestATopologyWithoutCPUsHasRoomForNothing(t *testing.T) {
 	m := Compile(node.Topology{})
 	some := set(t, "0-3")
-	if m.Len() != 0 || !m.All().Empty() || m.LevelOf(some) != Machine || m.LevelOf(unit.CPUSet{}) != Machine || len(Cores(m)) != 0 {
+	if m.Len() != 0 || !m.All().Empty() || m.LevelOf(some) != cpus.Machine || m.LevelOf(unit.CPUSet{}) != cpus.Machine || len(Cores(m)) != 0 {
 		t.Errorf("it has %d CPUs, %v; the level of CPUs 0-3 is %v", m.Len(), m.All(), m.LevelOf(some))
 	}
-	holds := []Hold{{Grade: Own, CPUs: some}, {Grade: Seated, CPUs: some, Home: some, Request: 500}, {Grade: Pooled, Home: some, Request: 500}}
+	holds := []cpus.Allocation{{Policy: cpus.Exclusive, CPUs: some}, {Policy: cpus.Shared, CPUs: some, Domain: some, CPU: 500}, {Policy: cpus.Pool, Domain: some, CPU: 500}}
 	s := m.Seats(some, 1, holds)
 	for _, h := range holds {
 		s = m.Reopen(m.With(s, h), some)
@@ -286,11 +287,11 @@ func TestATopologyWithoutCPUsHasRoomForNothing(t *testing.T) {
 			t.Errorf("%+v gets %v", h, moved)
 		}
 	}
-	for _, g := range []Grade{Own, Seated, Pooled} {
-		for _, apart := range []Separation{0, ApartCores, ApartNodes} {
-			c := Claim{Grade: g, CPUs: 1, Apart: apart}
+	for _, g := range []cpus.Policy{cpus.Exclusive, cpus.Shared, cpus.Pool} {
+		for _, apart := range []cpus.ExclusivePolicy{0, cpus.PCPULevel, cpus.NUMANodeLevel} {
+			c := cpus.Request{Policy: g, CPUs: 1, Exclusive: apart}
 			u := m.Sum(s)
-			if o, why := m.Fit(s, c); why == Fits || why != u.Room(&c) {
+			if o, why := m.Fit(s, c); why == cpus.Fits || why != u.Room(&c) {
 				t.Errorf("a claim of %v gets %v: %q, %q", g, o.CPUs, why, u.Room(&c))
 			}
 		}

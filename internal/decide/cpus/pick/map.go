@@ -7,60 +7,18 @@ import (
 	"cmp"
 	"iter"
 	"slices"
-	"strconv"
 
 	"tenon.sh/tenon/internal/decide/cpus/treeorder"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
-
-// A Level is a level of the tree of pools. The root of the tree is the node.
-// Below it are its sockets, then their NUMA nodes, then the L3 caches of each
-// NUMA node. If several NUMA nodes share an L3 cache (sub-NUMA clustering), the
-// cache counts once for each of them.
-type Level uint8
-
-// The levels, from the root to the leaves.
-const (
-	Machine Level = iota
-	Socket
-	NUMA
-	L3
-	levels
-)
-
-// String returns the name of the level. All texts use these names.
-func (l Level) String() string { return [...]string{"node", "socket", "NUMA node", "L3 cache"}[l] }
-
-// One returns the name of a place of the level, for texts: "one L3 cache".
-func (l Level) One() string {
-	if l == Machine {
-		return "the node"
-	}
-	return "one " + l.String()
-}
-
-// A Hash identifies a topology. Two machines with the same hash have the same
-// CPUs, in the same cores, caches, NUMA nodes and sockets.
-type Hash uint64
-
-// String prints 16 hexadecimal digits.
-func (h Hash) String() string {
-	text := strconv.FormatUint(uint64(h), 16)
-	return "0000000000000000"[:16-len(text)] + text
-}
-
-// ParseHash reads what String prints. It returns false for any other text.
-func ParseHash(text string) (Hash, bool) {
-	h, err := strconv.ParseUint(text, 16, 64)
-	return Hash(h), err == nil && Hash(h).String() == text
-}
 
 // A Map is a topology in a form in which choices are fast. Its CPUs are ordered
 // so that each pool, and each core, is a range of positions. A Map does not
 // change, so all nodes with the same hardware can share it.
 type Map struct {
-	hash  Hash
+	hash  cpus.Hash
 	cpus  []node.LogicalCPU // by position
 	at    []int32           // position by CPU number; -1: offline
 	words int               // number of words of a mask
@@ -68,7 +26,7 @@ type Map struct {
 	pools []pool
 	// firstPool holds the index of the first pool of each level. The last entry
 	// is the number of pools.
-	firstPool [levels + 1]int32
+	firstPool [cpus.Levels + 1]int32
 	sizes     []int32 // the numbers of CPUs that cores have, largest first
 	// measures lists the ways to count CPUs: any CPU, one CPU of each core, and
 	// whole cores of each size.
@@ -138,13 +96,13 @@ func (m *Map) sizeAt(size int32) int {
 }
 
 func (m *Map) fillPools(socket map[node.NUMANode]node.SocketID) {
-	same := [levels]func(a, b node.LogicalCPU) bool{
-		Machine: func(_, _ node.LogicalCPU) bool { return true },
-		Socket:  func(a, b node.LogicalCPU) bool { return socket[a.NUMA] == socket[b.NUMA] },
-		NUMA:    func(a, b node.LogicalCPU) bool { return a.NUMA == b.NUMA },
-		L3:      treeorder.SameCache,
+	same := [cpus.Levels]func(a, b node.LogicalCPU) bool{
+		cpus.Machine: func(_, _ node.LogicalCPU) bool { return true },
+		cpus.Socket:  func(a, b node.LogicalCPU) bool { return socket[a.NUMA] == socket[b.NUMA] },
+		cpus.NUMA:    func(a, b node.LogicalCPU) bool { return a.NUMA == b.NUMA },
+		cpus.L3:      treeorder.SameCache,
 	}
-	for l := range levels {
+	for l := range cpus.Levels {
 		m.firstPool[l] = int32(len(m.pools))
 		for i, c := range m.cpus {
 			if i == 0 || !same[l](m.cpus[i-1], c) {
@@ -152,14 +110,14 @@ func (m *Map) fillPools(socket map[node.NUMANode]node.SocketID) {
 			}
 			m.pools[len(m.pools)-1].hi++
 		}
-		if l == Machine && len(m.cpus) == 0 {
+		if l == cpus.Machine && len(m.cpus) == 0 {
 			m.pools = append(m.pools, pool{up: -1})
 		}
 	}
-	m.firstPool[levels] = int32(len(m.pools))
-	for l := range levels {
+	m.firstPool[cpus.Levels] = int32(len(m.pools))
+	for l := range cpus.Levels {
 		k, up := int32(0), int32(-1)
-		if l > Machine {
+		if l > cpus.Machine {
 			up = m.firstPool[l-1]
 		}
 		for i := m.firstPool[l]; i < m.firstPool[l+1]; i++ {
@@ -186,7 +144,7 @@ func (m *Map) fillPools(socket map[node.NUMANode]node.SocketID) {
 }
 
 func fillSizes(m *Map) {
-	for _, p := range m.pools[m.firstPool[NUMA]:m.firstPool[NUMA+1]] {
+	for _, p := range m.pools[m.firstPool[cpus.NUMA]:m.firstPool[cpus.NUMA+1]] {
 		m.nodeSizes = append(m.nodeSizes, p.hi-p.lo)
 	}
 	slices.SortFunc(m.nodeSizes, func(a, b int32) int { return cmp.Compare(b, a) })
@@ -217,7 +175,7 @@ func fillKinds(m *Map) {
 // hashOf hashes how the CPUs are divided into cores, caches, nodes and sockets,
 // with FNV-1a. It ignores the IDs of cores, caches and sockets, because the
 // kernel may number the same hardware in another way.
-func hashOf(m *Map, socket map[node.NUMANode]node.SocketID) Hash {
+func hashOf(m *Map, socket map[node.NUMANode]node.SocketID) cpus.Hash {
 	h := uint64(14695981039346656037)
 	add := func(v int) {
 		for range 4 {
@@ -225,7 +183,7 @@ func hashOf(m *Map, socket map[node.NUMANode]node.SocketID) Hash {
 			v >>= 8
 		}
 	}
-	k, p := 0, m.firstPool[L3]
+	k, p := 0, m.firstPool[cpus.L3]
 	sockets := map[node.SocketID]int{}
 	for i, c := range m.cpus {
 		for m.cores[k].hi <= int32(i) {
@@ -241,11 +199,11 @@ func hashOf(m *Map, socket map[node.NUMANode]node.SocketID) Hash {
 			add(v)
 		}
 	}
-	return Hash(h)
+	return cpus.Hash(h)
 }
 
 // Hash returns the hash of the topology.
-func (m *Map) Hash() Hash { return m.hash }
+func (m *Map) Hash() cpus.Hash { return m.hash }
 
 // Len returns the number of CPUs.
 func (m *Map) Len() int { return len(m.cpus) }
@@ -268,8 +226,8 @@ func (m *Map) setOf(p int32) unit.CPUSet {
 }
 
 // levelOf returns the level of a pool.
-func (m *Map) levelOf(p int32) Level {
-	l := Machine
+func (m *Map) levelOf(p int32) cpus.Level {
+	l := cpus.Machine
 	for p >= m.firstPool[l+1] {
 		l++
 	}
@@ -325,7 +283,7 @@ func (m *Map) Cut(set unit.CPUSet, sizes []int) []unit.CPUSet {
 // yields the part of the set that is on this node.
 func (m *Map) Nodes(set unit.CPUSet) iter.Seq2[node.NUMANode, unit.CPUSet] {
 	return func(yield func(node.NUMANode, unit.CPUSet) bool) {
-		for p := m.firstPool[NUMA]; p < m.firstPool[NUMA+1]; p++ {
+		for p := m.firstPool[cpus.NUMA]; p < m.firstPool[cpus.NUMA+1]; p++ {
 			cpus := set.Intersect(m.setOf(p))
 			if !cpus.Empty() && !yield(m.cpus[m.pools[p].lo].NUMA, cpus) {
 				return

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -18,14 +19,14 @@ type rating [4]int // NUMA nodes, sockets, caches, CPUs on split cores
 // with the choice that it checks.
 func optimum(m *Map, s Seats, n int, avoid uint64) (rating, bool) {
 	best, found := rating{}, false
-	words := func(l Level) []uint64 {
+	words := func(l cpus.Level) []uint64 {
 		var all []uint64
 		for _, p := range m.pools[m.firstPool[l]:m.firstPool[l+1]] {
 			all = append(all, (1<<p.hi-1)&^(1<<p.lo-1))
 		}
 		return all
 	}
-	nodes, sockets, caches := words(NUMA), words(Socket), words(L3)
+	nodes, sockets, caches := words(cpus.NUMA), words(cpus.Socket), words(cpus.L3)
 	for set := uint64(1)<<n - 1; set < 1<<len(m.cpus); {
 		if set&(avoid|^s.open[0]) == 0 && leavesEnough(m, s, set) {
 			var r rating
@@ -80,20 +81,20 @@ func TestAChoiceIsTheBest(t *testing.T) {
 		}
 		m := Compile(topo)
 		off := some(rnd, topo.All())
-		var holds []Hold
+		var holds []cpus.Allocation
 		for range rnd.IntN(3) {
 			p := m.pools[rnd.IntN(len(m.pools))]
 			var home unit.CPUSet
 			for _, c := range m.cpus[p.lo:p.hi] {
 				home = home.With(c.ID)
 			}
-			holds = append(holds, Hold{Grade: Pooled, Home: home, Request: unit.MilliCPU(rnd.IntN(int(p.hi-p.lo)*500 + 1))})
+			holds = append(holds, cpus.Allocation{Policy: cpus.Pool, Domain: home, CPU: unit.MilliCPU(rnd.IntN(int(p.hi-p.lo)*500 + 1))})
 		}
 		s := m.Seats(off, rnd.IntN(2), holds)
 		for n := 1; n <= len(m.cpus); n++ {
 			want, can := optimum(m, s, n, 0)
-			o, why := m.Fit(s, Claim{Grade: Own, CPUs: n})
-			if can != (why == Fits) {
+			o, why := m.Fit(s, cpus.Request{Policy: cpus.Exclusive, CPUs: n})
+			if can != (why == cpus.Fits) {
 				t.Fatalf("try %d: %d CPUs can be chosen: %v; the choice says %q", try, n, can, why)
 			}
 			if !can {

@@ -4,15 +4,16 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
 // chooseExclusive chooses n of the free CPUs for a workload that owns them.
-func chooseExclusive(topo node.Topology, n int, free, have unit.CPUSet, bind Bind) (Offer, bool) {
+func chooseExclusive(topo node.Topology, n int, free, have unit.CPUSet, bind cpus.Bind) (Offer, bool) {
 	m := Compile(topo)
-	o, why := m.Fit(m.Seats(m.All().Minus(free), 0, nil), Claim{Grade: Own, CPUs: n, Have: have, Bind: bind})
-	return o, why == Fits
+	o, why := m.Resize(m.Seats(m.All().Minus(free), 0, nil), cpus.Request{Policy: cpus.Exclusive, CPUs: n, Bind: bind}, have)
+	return o, why == cpus.Fits
 }
 
 func TestOwnCPUsAreWholeCoresOfOneCache(t *testing.T) {
@@ -20,29 +21,29 @@ func TestOwnCPUsAreWholeCoresOfOneCache(t *testing.T) {
 	for name, c := range map[string]struct {
 		free, have string
 		n          int
-		bind       Bind
+		bind       cpus.Bind
 		want       string
 		split      int
 	}{
-		"a core":                                      {"0-15", "", 2, AnyCores, "14-15", 0},
-		"a cache":                                     {"0-15", "", 4, AnyCores, "12-15", 0},
-		"a NUMA node":                                 {"0-15", "", 6, AnyCores, "10-15", 0},
-		"more than a node":                            {"0-15", "", 10, AnyCores, "6-15", 0},
-		"the cache with the fewest left":              {"0-13", "", 2, AnyCores, "12-13", 0},
-		"no cache that is too small":                  {"0-13", "", 4, AnyCores, "8-11", 0},
-		"an odd one from a core that is broken":       {"0-14", "", 3, AnyCores, "12-14", 1},
-		"but not at the price of another cache":       {"0-12", "", 3, AnyCores, "9-11", 1},
-		"an odd one breaks a core":                    {"0-15", "", 1, AnyCores, "15", 1},
-		"halves in one cache before two caches":       {"0-1,4,6,12-13", "", 4, AnyCores, "0-1,4,6", 2},
-		"whole cores wherever they are, if preferred": {"0-1,4,6,12-13", "", 4, PreferWhole, "0-1,12-13", 0},
-		"whole cores only":                            {"0-1,4,6,12-13", "", 4, OnlyWhole, "0-1,12-13", 0},
-		"one CPU of each core":                        {"0-7", "", 4, PreferSpread, "1,3,5,7", 4},
-		"it keeps what it has":                        {"0-15", "0-1", 2, AnyCores, "0-1", 0},
-		"it grows in place":                           {"0-15", "0-1", 4, AnyCores, "0-3", 0},
-		"a half is completed first":                   {"0-15", "0", 3, AnyCores, "0-1,3", 1},
-		"it keeps the better part":                    {"0-15", "0-1,4", 2, AnyCores, "0-1", 0},
-		"what it lost is replaced":                    {"0-13", "14-15", 2, AnyCores, "12-13", 0},
-		"everything":                                  {"0-15", "", 16, AnyCores, "0-15", 0},
+		"a core":                                      {"0-15", "", 2, cpus.AnyCores, "14-15", 0},
+		"a cache":                                     {"0-15", "", 4, cpus.AnyCores, "12-15", 0},
+		"a NUMA node":                                 {"0-15", "", 6, cpus.AnyCores, "10-15", 0},
+		"more than a node":                            {"0-15", "", 10, cpus.AnyCores, "6-15", 0},
+		"the cache with the fewest left":              {"0-13", "", 2, cpus.AnyCores, "12-13", 0},
+		"no cache that is too small":                  {"0-13", "", 4, cpus.AnyCores, "8-11", 0},
+		"an odd one from a core that is broken":       {"0-14", "", 3, cpus.AnyCores, "12-14", 1},
+		"but not at the price of another cache":       {"0-12", "", 3, cpus.AnyCores, "9-11", 1},
+		"an odd one breaks a core":                    {"0-15", "", 1, cpus.AnyCores, "15", 1},
+		"halves in one cache before two caches":       {"0-1,4,6,12-13", "", 4, cpus.AnyCores, "0-1,4,6", 2},
+		"whole cores wherever they are, if preferred": {"0-1,4,6,12-13", "", 4, cpus.PreferWhole, "0-1,12-13", 0},
+		"whole cores only":                            {"0-1,4,6,12-13", "", 4, cpus.OnlyWhole, "0-1,12-13", 0},
+		"one CPU of each core":                        {"0-7", "", 4, cpus.PreferSpread, "1,3,5,7", 4},
+		"it keeps what it has":                        {"0-15", "0-1", 2, cpus.AnyCores, "0-1", 0},
+		"it grows in place":                           {"0-15", "0-1", 4, cpus.AnyCores, "0-3", 0},
+		"a half is completed first":                   {"0-15", "0", 3, cpus.AnyCores, "0-1,3", 1},
+		"it keeps the better part":                    {"0-15", "0-1,4", 2, cpus.AnyCores, "0-1", 0},
+		"what it lost is replaced":                    {"0-13", "14-15", 2, cpus.AnyCores, "12-13", 0},
+		"everything":                                  {"0-15", "", 16, cpus.AnyCores, "0-15", 0},
 	} {
 		got, ok := chooseExclusive(topo, c.n, set(t, c.free), set(t, c.have), c.bind)
 		if !ok || got.CPUs.String() != c.want || got.Split != c.split {
@@ -53,7 +54,7 @@ func TestOwnCPUsAreWholeCoresOfOneCache(t *testing.T) {
 		free string
 		n    int
 	}{"more than is free": {"0-1", 3}, "none": {"0-1", 0}, "less than none": {"0-1", -1}, "CPUs that are not": {"16-20", 1}, "nothing is free": {"", 1}} {
-		if got, ok := chooseExclusive(topo, c.n, set(t, c.free), unit.CPUSet{}, AnyCores); ok {
+		if got, ok := chooseExclusive(topo, c.n, set(t, c.free), unit.CPUSet{}, cpus.AnyCores); ok {
 			t.Errorf("%s: got %v", name, got.CPUs)
 		}
 	}
@@ -77,7 +78,7 @@ func TestOwnCPUsGrowAndShrinkInPlace(t *testing.T) {
 				free = free.Union(given[0])
 				given = given[1:]
 			}
-			n, bind := 1+rnd.IntN(max(len(topo.CPUs)/3, 2)), []Bind{AnyCores, PreferWhole, PreferSpread}[rnd.IntN(3)]
+			n, bind := 1+rnd.IntN(max(len(topo.CPUs)/3, 2)), []cpus.Bind{cpus.AnyCores, cpus.PreferWhole, cpus.PreferSpread}[rnd.IntN(3)]
 			got, ok := chooseExclusive(topo, n, free, unit.CPUSet{}, bind)
 			if ok != (free.Len() >= n) {
 				t.Fatalf("%d of %v: %v", n, free, ok)
@@ -111,7 +112,7 @@ func TestOneKindOfCoreIsPreferred(t *testing.T) {
 		topo.CPUs[i].Kind = 1
 	}
 	for n, want := range map[int]string{2: "2-3", 4: "0-3", 6: "6-11", 10: "2-11"} {
-		if got, ok := chooseExclusive(topo, n, topo.All(), unit.CPUSet{}, AnyCores); !ok || got.CPUs.String() != want {
+		if got, ok := chooseExclusive(topo, n, topo.All(), unit.CPUSet{}, cpus.AnyCores); !ok || got.CPUs.String() != want {
 			t.Errorf("%d CPUs are %v, want %s", n, got.CPUs, want)
 		}
 	}
@@ -124,10 +125,10 @@ func TestSocketsCountAmongEqualChoices(t *testing.T) {
 	for i := range topo.CPUs {
 		topo.CPUs[i].Socket /= 2
 	}
-	if got, _ := chooseExclusive(topo, 14, set(t, "0-6,8-15,17-23,24-30"), unit.CPUSet{}, AnyCores); got.Sockets != 1 || got.Nodes != 2 {
+	if got, _ := chooseExclusive(topo, 14, set(t, "0-6,8-15,17-23,24-30"), unit.CPUSet{}, cpus.AnyCores); got.Sockets != 1 || got.Nodes != 2 {
 		t.Errorf("14 CPUs are %v, on %d sockets", got.CPUs, got.Sockets)
 	}
-	if got, _ := chooseExclusive(topo, 11, set(t, "0-7,9-12,16,20"), unit.CPUSet{}, AnyCores); got.Nodes != 2 {
+	if got, _ := chooseExclusive(topo, 11, set(t, "0-7,9-12,16,20"), unit.CPUSet{}, cpus.AnyCores); got.Nodes != 2 {
 		t.Errorf("11 CPUs are %v, on %d NUMA nodes", got.CPUs, got.Nodes)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -22,8 +23,8 @@ func chooseWithin(m *Map, s Seats, p int32, n int) (Offer, bool) {
 			part.open.set(i)
 		}
 	}
-	o, why := m.Fit(part, Claim{Grade: Own, CPUs: n})
-	return o, why == Fits
+	o, why := m.Fit(part, cpus.Request{Policy: cpus.Exclusive, CPUs: n})
+	return o, why == cpus.Fits
 }
 
 // choosers are the choice of this package, and other choices to compare with
@@ -31,12 +32,12 @@ func chooseWithin(m *Map, s Seats, p int32, n int) (Offer, bool) {
 // use within one L3 cache, for the claim sizes of the trace.
 var choosers = map[string]chooser{
 	"this package (best fit)": func(m *Map, s Seats, n int) (Offer, bool) {
-		o, why := m.Fit(s, Claim{Grade: Own, CPUs: n})
-		return o, why == Fits
+		o, why := m.Fit(s, cpus.Request{Policy: cpus.Exclusive, CPUs: n})
+		return o, why == cpus.Fits
 	},
 	"least fragmentation": func(m *Map, s Seats, n int) (Offer, bool) {
 		best, least := int32(-1), math.Inf(1)
-		for i := m.firstPool[L3]; i < m.firstPool[L3+1]; i++ {
+		for i := m.firstPool[cpus.L3]; i < m.firstPool[cpus.L3+1]; i++ {
 			free := int(s.open.count(m.pools[i].lo, m.pools[i].hi))
 			if free < n {
 				continue
@@ -52,12 +53,12 @@ var choosers = map[string]chooser{
 		if best >= 0 {
 			return chooseWithin(m, s, best, n)
 		}
-		o, why := m.Fit(s, Claim{Grade: Own, CPUs: n})
-		return o, why == Fits
+		o, why := m.Fit(s, cpus.Request{Policy: cpus.Exclusive, CPUs: n})
+		return o, why == cpus.Fits
 	},
 	"fullest NUMA node, no L3": func(m *Map, s Seats, n int) (Offer, bool) {
 		best, least := int32(-1), int32(math.MaxInt32)
-		for i := m.firstPool[NUMA]; i < m.firstPool[NUMA+1]; i++ {
+		for i := m.firstPool[cpus.NUMA]; i < m.firstPool[cpus.NUMA+1]; i++ {
 			if free := s.open.count(m.pools[i].lo, m.pools[i].hi); int(free) >= n && free < least {
 				best, least = i, free
 			}
@@ -102,7 +103,7 @@ func churn(choose chooser, seed uint64, load float64, arrivals int) tally {
 	rnd := rand.New(rand.NewPCG(seed, 99))
 	m := Compile(machine(2, 8, 8, 2))
 	type lease struct {
-		hold Hold
+		hold cpus.Allocation
 		ends float64
 	}
 	var leases []lease
@@ -117,7 +118,7 @@ func churn(choose chooser, seed uint64, load float64, arrivals int) tally {
 			}
 		}
 		leases = alive
-		holds := make([]Hold, len(leases))
+		holds := make([]cpus.Allocation, len(leases))
 		for i, l := range leases {
 			holds[i] = l.hold
 		}
@@ -141,7 +142,7 @@ func churn(choose chooser, seed uint64, load float64, arrivals int) tally {
 		if o.Split > n%2 {
 			t.split++
 		}
-		leases = append(leases, lease{Hold{Grade: Own, CPUs: o.CPUs}, ends})
+		leases = append(leases, lease{cpus.Allocation{Policy: cpus.Exclusive, CPUs: o.CPUs}, ends})
 	}
 	return tally{100 * t.oneCache / placed, 100 * t.oneNode / placed, 100 * t.split / placed, t.waiting}
 }

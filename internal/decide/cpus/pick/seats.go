@@ -4,58 +4,9 @@ import (
 	"cmp"
 	"slices"
 
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
 )
-
-// A Grade is the way in which a workload holds CPUs.
-type Grade uint8
-
-// The values of Grade.
-const (
-	// Own means that no other LS work may use the CPUs.
-	Own Grade = iota + 1
-	// Seated means that the work has a fixed number of CPUs inside its home. It
-	// shares the home with other seated and pooled work.
-	Seated
-	// Pooled means that the work may use all CPUs of its home, except those
-	// that other work owns.
-	Pooled
-)
-
-// String returns the name that the grade has in annotations and reports.
-func (g Grade) String() string {
-	if g > Pooled {
-		return "?"
-	}
-	return [...]string{"", "own", "seats", "pool"}[g]
-}
-
-// ParseGrade reads what String prints.
-func ParseGrade(text string) (Grade, bool) {
-	for g := Own; g <= Pooled; g++ {
-		if g.String() == text {
-			return g, true
-		}
-	}
-	return 0, false
-}
-
-// A Hold says what one workload holds on a machine. A Hold without a Grade
-// takes no CPUs. It only marks cores or NUMA nodes, and work with the same
-// Apart avoids them.
-type Hold struct {
-	Grade Grade
-	// CPUs are own CPUs, present seats, or the open CPUs of the pool.
-	CPUs unit.CPUSet
-	// Home is the set of all CPUs of the pool that seated or pooled work
-	// shares. It includes CPUs that other work owns.
-	Home unit.CPUSet
-	// Request is the amount of CPU that seated or pooled work requests.
-	Request unit.MilliCPU
-	// Apart says whether the workload should not share its cores or NUMA nodes
-	// with other work that has the same Apart.
-	Apart Separation
-}
 
 // A Seats says how the CPUs of a machine are used: which CPUs are open, and how
 // much load shared work puts on the pools. It belongs to a Map. Copies share
@@ -71,12 +22,12 @@ type Seats struct {
 	load []unit.MilliCPU
 	keep int32 // number of CPUs that stay open, whatever work there is
 	// marked[a] are the CPUs of cores or nodes used by work with Apart a.
-	marked [aparts]mask
+	marked [cpus.ExclusivePolicies]mask
 }
 
 // Seats returns how the CPUs are used if the workloads have these holds. No
 // work gets the CPUs in off. At least keep CPUs must stay open.
-func (m *Map) Seats(off unit.CPUSet, keep int, holds []Hold) Seats {
+func (m *Map) Seats(off unit.CPUSet, keep int, holds []cpus.Allocation) Seats {
 	s := Seats{
 		open: m.mask(), soft: make([]unit.MilliCPU, len(m.pools)), least: make([]int32, len(m.pools)),
 		load: make([]unit.MilliCPU, len(m.cpus)),
@@ -86,13 +37,13 @@ func (m *Map) Seats(off unit.CPUSet, keep int, holds []Hold) Seats {
 	}
 	m.close(&s, off)
 	for i := range holds {
-		if h := &holds[i]; h.Grade == Own {
+		if h := &holds[i]; h.Policy == cpus.Exclusive {
 			m.close(&s, h.CPUs)
 		}
 	}
 	for i := range holds {
 		h := &holds[i]
-		if h.Grade == Seated || h.Grade == Pooled {
+		if h.Policy == cpus.Shared || h.Policy == cpus.Pool {
 			m.share(&s, h)
 		}
 		m.mark(&s, h)
@@ -104,12 +55,12 @@ func (m *Map) Seats(off unit.CPUSet, keep int, holds []Hold) Seats {
 }
 
 // With returns s with one more hold.
-func (m *Map) With(s Seats, h Hold) Seats {
+func (m *Map) With(s Seats, h cpus.Allocation) Seats {
 	s.open = slices.Clone(s.open)
-	switch h.Grade {
-	case Own:
+	switch h.Policy {
+	case cpus.Exclusive:
 		m.close(&s, h.CPUs)
-	case Seated, Pooled:
+	case cpus.Shared, cpus.Pool:
 		s.soft, s.least, s.load = slices.Clone(s.soft), slices.Clone(s.least), slices.Clone(s.load)
 		m.share(&s, &h)
 	}
@@ -146,17 +97,17 @@ func (m *Map) close(s *Seats, set unit.CPUSet) {
 // share adds the load of a hold to its home. Seats keep no more CPUs open than
 // their work requests: the scheduler counts requests only, so more would be CPUs
 // that a pod takes from others without a cost.
-func (m *Map) share(s *Seats, h *Hold) {
-	if h.Grade == Seated {
+func (m *Map) share(s *Seats, h *cpus.Allocation) {
+	if h.Policy == cpus.Shared {
 		n := h.CPUs.Len()
 		for c := range h.CPUs.All() {
 			if i := m.position(c); i >= 0 {
-				s.load[i] += h.Request / unit.MilliCPU(n)
+				s.load[i] += h.CPU / unit.MilliCPU(n)
 			}
 		}
 	}
-	for p := m.smallestPool(h.Home); p >= 0; p = m.pools[p].up {
-		s.soft[p] += h.Request
+	for p := m.smallestPool(h.Domain); p >= 0; p = m.pools[p].up {
+		s.soft[p] += h.CPU
 		s.least[p] = max(s.least[p], 1)
 	}
 }
@@ -210,7 +161,7 @@ func (m *Map) count(open mask, p *pool, by measure) int32 {
 // claim fits if and only if it takes from no pool more than its room.
 func (m *Map) room(s *Seats, open mask, by measure) []int32 {
 	room := make([]int32, len(m.pools))
-	for i := m.firstPool[L3]; i < m.firstPool[L3+1]; i++ {
+	for i := m.firstPool[cpus.L3]; i < m.firstPool[cpus.L3+1]; i++ {
 		room[i] = m.count(open, &m.pools[i], by)
 	}
 	m.limitRoom(s, m.openOf(s), room, by)
@@ -237,7 +188,7 @@ func (m *Map) openOf(s *Seats) []int32 {
 func (m *Map) rooms(s *Seats, from mask) []int32 {
 	n := int32(len(m.pools))
 	rooms := make([]int32, int32(len(m.measures))*n)
-	for i := m.firstPool[L3]; i < m.firstPool[L3+1]; i++ {
+	for i := m.firstPool[cpus.L3]; i < m.firstPool[cpus.L3+1]; i++ {
 		p := &m.pools[i]
 		for _, c := range m.cores[p.core:p.last] {
 			k := from.count(c.lo, c.hi)
@@ -287,8 +238,8 @@ func (m *Map) limitRoom(s *Seats, open, room []int32, by measure) {
 // seats as far as possible. A seat that moves keeps away from work with the same
 // Apart, as far as possible. moved says whether a seat had to move. If the home
 // has no open CPU, the set is empty.
-func (m *Map) Reseat(s Seats, h Hold, n int) (set unit.CPUSet, moved bool) {
-	home := &m.pools[m.smallestPool(h.Home)]
+func (m *Map) Reseat(s Seats, h cpus.Allocation, n int) (set unit.CPUSet, moved bool) {
+	home := &m.pools[m.smallestPool(h.Domain)]
 	b := m.mask()
 	var at []int32
 	for i := home.lo; i < home.hi; i++ {
@@ -296,8 +247,8 @@ func (m *Map) Reseat(s Seats, h Hold, n int) (set unit.CPUSet, moved bool) {
 			at = append(at, i)
 		}
 	}
-	if h.Grade == Seated {
-		rest := away(m, &s, h.Apart)
+	if h.Policy == cpus.Shared {
+		rest := away(m, &s, h.Exclusive)
 		rank := func(i int32) int {
 			switch {
 			case h.CPUs.Has(m.cpus[i].ID):
@@ -316,13 +267,13 @@ func (m *Map) Reseat(s Seats, h Hold, n int) (set unit.CPUSet, moved bool) {
 		b.set(i)
 	}
 	set = m.cpusOf(b)
-	return set, h.Grade == Seated && !set.Contains(h.CPUs) && set.Len() >= h.CPUs.Len()
+	return set, h.Policy == cpus.Shared && !set.Contains(h.CPUs) && set.Len() >= h.CPUs.Len()
 }
 
 // LevelOf returns the level of the smallest pool that contains a set. If pools
-// of several levels have the same CPUs, it is the lowest of these levels, so that
+// of several cpus.Levels have the same CPUs, it is the lowest of these cpus.Levels, so that
 // a place has one name: an L3 cache is an L3 cache, also if it is the whole node.
-func (m *Map) LevelOf(set unit.CPUSet) Level {
+func (m *Map) LevelOf(set unit.CPUSet) cpus.Level {
 	at := m.smallestPool(set)
 	for p := m.pools[at]; p.after == p.child+1; p = m.pools[at] {
 		at = p.child

@@ -3,6 +3,7 @@ package pick
 import (
 	"testing"
 
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -12,35 +13,35 @@ import (
 // open.
 func TestSeatsKeepNoMoreOpenThanTheirWorkRequests(t *testing.T) {
 	m := Compile(machine(1, 2, 2, 2))
-	seats := func(n int, request unit.MilliCPU, within Level, apart Separation) Claim {
-		return Claim{Grade: Seated, CPUs: n, Request: request, Within: within, Apart: apart}
+	seats := func(n int, request unit.MilliCPU, within cpus.Level, apart cpus.ExclusivePolicy) cpus.Request {
+		return cpus.Request{Policy: cpus.Shared, CPUs: n, CPU: request, Within: within, Exclusive: apart}
 	}
 	for name, c := range map[string]struct {
-		work []Claim
+		work []cpus.Request
 		most int // number of CPUs that a claim may own
 	}{
-		"the smallest request, and all CPUs as seats": {[]Claim{seats(8, 1, Machine, Anywhere)}, 7},
-		"no request":                                    {[]Claim{seats(8, 0, Machine, Anywhere)}, 7},
-		"a hundred such pods":                           {repeat(seats(8, 1, Machine, Anywhere), 100), 7},
-		"a request that is not whole":                   {[]Claim{seats(8, 1500, Machine, Anywhere)}, 6},
-		"requests that add up to less than a CPU":       {[]Claim{seats(4, 400, L3, Anywhere), seats(4, 500, L3, Anywhere)}, 7},
-		"a request of one more than a CPU":              {[]Claim{seats(4, 1001, L3, Anywhere)}, 6},
-		"requests of all seats":                         {[]Claim{seats(4, 3999, L3, Anywhere)}, 4},
-		"pods that keep apart: each place keeps a CPU":  {[]Claim{seats(2, 1, L3, ApartCores), seats(4, 1, L3, ApartCores)}, 6},
-		"a pool with the smallest request keeps one":    {[]Claim{{Grade: Pooled, Request: 1}}, 7},
-		"pools and seats together round up their total": {[]Claim{{Grade: Pooled, Request: 300, Within: L3}, seats(4, 600, L3, Anywhere)}, 7},
+		"the smallest request, and all CPUs as seats": {[]cpus.Request{seats(8, 1, cpus.Machine, cpus.NotExclusive)}, 7},
+		"no request":                                    {[]cpus.Request{seats(8, 0, cpus.Machine, cpus.NotExclusive)}, 7},
+		"a hundred such pods":                           {repeat(seats(8, 1, cpus.Machine, cpus.NotExclusive), 100), 7},
+		"a request that is not whole":                   {[]cpus.Request{seats(8, 1500, cpus.Machine, cpus.NotExclusive)}, 6},
+		"requests that add up to less than a CPU":       {[]cpus.Request{seats(4, 400, cpus.L3, cpus.NotExclusive), seats(4, 500, cpus.L3, cpus.NotExclusive)}, 7},
+		"a request of one more than a CPU":              {[]cpus.Request{seats(4, 1001, cpus.L3, cpus.NotExclusive)}, 6},
+		"requests of all seats":                         {[]cpus.Request{seats(4, 3999, cpus.L3, cpus.NotExclusive)}, 4},
+		"pods that keep apart: each place keeps a CPU":  {[]cpus.Request{seats(2, 1, cpus.L3, cpus.PCPULevel), seats(4, 1, cpus.L3, cpus.PCPULevel)}, 6},
+		"a pool with the smallest request keeps one":    {[]cpus.Request{{Policy: cpus.Pool, CPU: 1}}, 7},
+		"pools and seats together round up their total": {[]cpus.Request{{Policy: cpus.Pool, CPU: 300, Within: cpus.L3}, seats(4, 600, cpus.L3, cpus.NotExclusive)}, 7},
 	} {
 		s := m.Seats(unit.CPUSet{}, 1, nil)
 		for _, w := range c.work {
 			o, why := m.Fit(s, w)
-			if why != Fits {
+			if why != cpus.Fits {
 				t.Fatalf("%s: %+v: %s", name, w, why)
 			}
-			s = m.With(s, w.Hold(o))
+			s = m.With(s, o.Allocation(w))
 		}
 		most := 0
 		for n := 1; n <= 8; n++ {
-			if _, why := m.Fit(s, Claim{Grade: Own, CPUs: n}); why == Fits {
+			if _, why := m.Fit(s, cpus.Request{Policy: cpus.Exclusive, CPUs: n}); why == cpus.Fits {
 				most = n
 			}
 		}
@@ -55,20 +56,20 @@ func TestSeatsKeepNoMoreOpenThanTheirWorkRequests(t *testing.T) {
 func TestSeatsShrinkWherePodsOwnTheirCPUs(t *testing.T) {
 	m := Compile(machine(1, 1, 4, 2))
 	for request := unit.MilliCPU(1); request <= 8000; request += 333 {
-		w := Claim{Grade: Seated, CPUs: 8, Request: request}
+		w := cpus.Request{Policy: cpus.Shared, CPUs: 8, CPU: request}
 		s := m.Seats(unit.CPUSet{}, 1, nil)
 		o, why := m.Fit(s, w)
-		if why != Fits {
+		if why != cpus.Fits {
 			t.Fatal(why)
 		}
-		h := w.Hold(o)
+		h := o.Allocation(w)
 		s = m.With(s, h)
 		for { // owners take what they can
-			own, why := m.Fit(s, Claim{Grade: Own, CPUs: 1})
-			if why != Fits {
+			own, why := m.Fit(s, cpus.Request{Policy: cpus.Exclusive, CPUs: 1})
+			if why != cpus.Fits {
 				break
 			}
-			s = m.With(s, Hold{Grade: Own, CPUs: own.CPUs})
+			s = m.With(s, cpus.Allocation{Policy: cpus.Exclusive, CPUs: own.CPUs})
 		}
 		set, _ := m.Reseat(s, h, w.CPUs)
 		if least := int((request + 999) / unit.CPUs(1)); set.Len() != least || !m.Open(s).Contains(set) {
@@ -77,8 +78,8 @@ func TestSeatsShrinkWherePodsOwnTheirCPUs(t *testing.T) {
 	}
 }
 
-func repeat(c Claim, n int) []Claim {
-	all := make([]Claim, n)
+func repeat(c cpus.Request, n int) []cpus.Request {
+	all := make([]cpus.Request, n)
 	for i := range all {
 		all[i] = c
 	}

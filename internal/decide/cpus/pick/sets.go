@@ -1,9 +1,12 @@
 package pick
 
-import "tenon.sh/tenon/internal/model/unit"
+import (
+	"tenon.sh/tenon/internal/model/cpus"
+	"tenon.sh/tenon/internal/model/unit"
+)
 
 // Pools returns the CPUs of each pool of a level, in the order of the tree.
-func (m *Map) Pools(l Level) []unit.CPUSet {
+func (m *Map) Pools(l cpus.Level) []unit.CPUSet {
 	var all []unit.CPUSet
 	for p := m.firstPool[l]; p < m.firstPool[l+1]; p++ {
 		all = append(all, m.setOf(p))

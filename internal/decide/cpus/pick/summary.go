@@ -3,6 +3,7 @@ package pick
 import (
 	"slices"
 
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -15,15 +16,15 @@ type Summary struct {
 	// first and more hold, for each measure, the largest room of a single pool
 	// of each level. first holds the first three measures inside the struct, so
 	// that a filter reads them without another access to memory.
-	first [3][levels]int32
-	more  [][levels]int32
+	first [3][cpus.Levels]int32
+	more  [][cpus.Levels]int32
 	few   [][]int32 // by measure and j: the room of the best j NUMA nodes
 	// sorted holds, for each level, the room of all pools in ascending order.
-	sorted [levels][]int32
+	sorted [cpus.Levels][]int32
 	seats  []seatRoom // by pool
 	// apart[a] is the summary for a claim with the Separation a. It leaves out
 	// CPUs beside work with the same Separation, and is nil if there are none.
-	apart [aparts]*Summary
+	apart [cpus.ExclusivePolicies]*Summary
 }
 
 // A seatRoom says how much room one pool has for shared work.
@@ -39,7 +40,7 @@ func (m *Map) Sum(s Seats) Summary {
 		return Summary{m: m}
 	}
 	u := sumOf(m, &s, s.open)
-	for a := range aparts {
+	for a := range cpus.ExclusivePolicies {
 		if rest := away(m, &s, a); rest != nil {
 			u.apart[a] = new(Summary)
 			*u.apart[a] = sumOf(m, &s, rest)
@@ -56,19 +57,19 @@ func sumOf(m *Map, s *Seats, from mask) Summary {
 	rooms := m.rooms(s, from)
 	u.few = make([][]int32, n)
 	if extra := n - len(u.first); extra > 0 { // hybrid cores
-		u.more = make([][levels]int32, extra)
+		u.more = make([][cpus.Levels]int32, extra)
 	}
-	width := int(m.firstPool[NUMA+1]-m.firstPool[NUMA]) + 1
+	width := int(m.firstPool[cpus.NUMA+1]-m.firstPool[cpus.NUMA]) + 1
 	few := make([]int32, n*width)
 	for i := range n {
 		room := rooms[i*len(m.pools) : (i+1)*len(m.pools)]
-		for l := range levels {
+		for l := range cpus.Levels {
 			u.largestRooms(i)[l] = slices.Max(room[m.firstPool[l]:m.firstPool[l+1]])
 		}
 		u.few[i], few = few[:width:width], few[width:]
 		m.bestNodes(room, u.few[i])
 	}
-	for l := range levels { // after this, the order of the rooms is not needed
+	for l := range cpus.Levels { // after this, the order of the rooms is not needed
 		u.sorted[l] = rooms[m.firstPool[l]:m.firstPool[l+1]:m.firstPool[l+1]]
 		slices.Sort(u.sorted[l])
 	}
@@ -91,7 +92,7 @@ func sumOf(m *Map, s *Seats, from mask) Summary {
 
 // largestRooms returns the largest room of a single pool of each level. by is
 // the index of the measure.
-func (u *Summary) largestRooms(by int) *[levels]int32 {
+func (u *Summary) largestRooms(by int) *[cpus.Levels]int32 {
 	if by < len(u.first) {
 		return &u.first[by]
 	}
@@ -102,7 +103,7 @@ func (u *Summary) largestRooms(by int) *[levels]int32 {
 // claims as possible. Each claim takes n CPUs of one L3 cache.
 func (u *Summary) Stranded(n int) int {
 	all := 0
-	for _, room := range u.sorted[L3] {
+	for _, room := range u.sorted[cpus.L3] {
 		all += int(room) % max(n, 1)
 	}
 	return all
@@ -113,7 +114,7 @@ func (u *Summary) Stranded(n int) int {
 func (m *Map) bestNodes(room, best []int32) {
 	var few [8]int32
 	seen := 0 // NUMA nodes of the sockets so far
-	for s := m.firstPool[Socket]; s < m.firstPool[Socket+1]; s++ {
+	for s := m.firstPool[cpus.Socket]; s < m.firstPool[cpus.Socket+1]; s++ {
 		p := &m.pools[s]
 		in := append(few[:0], room[p.child:p.after]...)
 		slices.SortFunc(in, func(a, b int32) int { return int(b - a) })
@@ -149,25 +150,25 @@ func (m *Map) fewestNodes(n int32) int {
 
 // Room returns the reason why a claim does not fit, or Fits if it fits. It fits
 // if and only if Map.Fit succeeds.
-func (u *Summary) Room(c *Claim) Reason {
+func (u *Summary) Room(c *cpus.Request) cpus.Code {
 	switch {
-	case c.Grade == Seated && c.CPUs <= 0, c.Grade == Own && c.CPUs <= 0, c.Grade == 0:
-		return NoDemand
+	case c.Policy == cpus.Shared && c.CPUs <= 0, c.Policy == cpus.Exclusive && c.CPUs <= 0, c.Policy == 0:
+		return cpus.NoDemand
 	case u.m == nil || len(u.seats) == 0:
-		return TooFew
-	case c.Grade != Own:
+		return cpus.TooFewOpen
+	case c.Policy != cpus.Exclusive:
 		return u.roomToShare(c)
 	}
 	return u.roomToOwn(c, int32(min(c.CPUs, unit.MaxCPUs+1)))
 }
 
-func (u *Summary) roomToOwn(c *Claim, n int32) Reason {
+func (u *Summary) roomToOwn(c *cpus.Request, n int32) cpus.Code {
 	switch c.Bind {
-	case OnlySpread:
+	case cpus.OnlySpread:
 		if u.fits(c, n, 1) {
-			return Fits
+			return cpus.Fits
 		}
-	case OnlyWhole:
+	case cpus.OnlyWhole:
 		whole := false
 		for i, size := range u.m.sizes {
 			if n%size != 0 {
@@ -175,15 +176,15 @@ func (u *Summary) roomToOwn(c *Claim, n int32) Reason {
 			}
 			whole = true
 			if u.fits(c, n, 2+i) {
-				return Fits
+				return cpus.Fits
 			}
 		}
 		if !whole {
-			return NotWhole
+			return cpus.NotWhole
 		}
 	default:
 		if u.fits(c, n, 0) {
-			return Fits
+			return cpus.Fits
 		}
 	}
 	return u.whyNotOwn(c, n)
@@ -192,7 +193,7 @@ func (u *Summary) roomToOwn(c *Claim, n int32) Reason {
 // fitsAny reports whether n CPUs on whole cores are free anywhere.
 func (u *Summary) fitsAny(n int32) bool {
 	for i, size := range u.m.sizes {
-		if n%size == 0 && u.largestRooms(2 + i)[Machine] >= n {
+		if n%size == 0 && u.largestRooms(2 + i)[cpus.Machine] >= n {
 			return true
 		}
 	}
@@ -200,7 +201,7 @@ func (u *Summary) fitsAny(n int32) bool {
 }
 
 // fits reports whether n CPUs are free if they are counted by the given measure.
-func (u *Summary) fits(c *Claim, n int32, by int) bool {
+func (u *Summary) fits(c *cpus.Request, n int32, by int) bool {
 	if u.largestRooms(by)[c.Within] < n {
 		return false
 	}
@@ -209,14 +210,14 @@ func (u *Summary) fits(c *Claim, n int32, by int) bool {
 
 // roomToShare is Room for seated and pooled work. If c.Apart is Anywhere, it
 // checks only the pools of level c.Within, because no pool below has more room.
-func (u *Summary) roomToShare(c *Claim) Reason {
+func (u *Summary) roomToShare(c *cpus.Request) cpus.Code {
 	last := c.Within
-	if c.Apart != Anywhere { // a pool may contain a smaller one that is away from other work
-		last = L3
+	if c.Exclusive != cpus.NotExclusive { // a pool may contain a smaller one that is away from other work
+		last = cpus.L3
 	}
 	for l := c.Within; l <= last; l++ {
 		if u.hasRoomToShare(c, l) {
-			return Fits
+			return cpus.Fits
 		}
 	}
 	return u.whyNotShared(c)
@@ -226,12 +227,12 @@ func (u *Summary) roomToShare(c *Claim) Reason {
 // the pool that contains all CPUs has the most weight, then the number of whole
 // cores, and then the size of the rest of the pool. Beside work with the same
 // Apart, the rating is a tenth.
-func (u *Summary) Worth(c *Claim) int64 {
+func (u *Summary) Worth(c *cpus.Request) int64 {
 	if u.m == nil || len(u.seats) == 0 {
 		return 0
 	}
-	if away := u.apart[c.Apart]; away != nil {
-		if away.Room(c) != Fits {
+	if away := u.apart[c.Exclusive]; away != nil {
+		if away.Room(c) != cpus.Fits {
 			return u.worthAt(c) / 10
 		}
 		u = away
@@ -240,13 +241,13 @@ func (u *Summary) Worth(c *Claim) int64 {
 }
 
 // worthAt is Worth, but does not look at Apart.
-func (u *Summary) worthAt(c *Claim) int64 {
+func (u *Summary) worthAt(c *cpus.Request) int64 {
 	n := int32(min(max(c.CPUs, 1), unit.MaxCPUs))
-	if c.Grade != Own {
+	if c.Policy != cpus.Exclusive {
 		return u.worthShared(c)
 	}
-	at := L3
-	for at > Machine && u.largestRooms(0)[at] < n {
+	at := cpus.L3
+	for at > cpus.Machine && u.largestRooms(0)[at] < n {
 		at--
 	}
 	w := worths[at][0]
@@ -262,13 +263,13 @@ func (u *Summary) worthAt(c *Claim) int64 {
 
 // worths are the ratings of owned CPUs: for each level, one on split cores and
 // one on whole cores.
-var worths = [levels][2]struct{ least, span int64 }{
-	Machine: {{1, 1}, {3, 2}}, Socket: {{6, 5}, {12, 8}}, NUMA: {{21, 8}, {30, 18}}, L3: {{49, 10}, {60, 40}},
+var worths = [cpus.Levels][2]struct{ least, span int64 }{
+	cpus.Machine: {{1, 1}, {3, 2}}, cpus.Socket: {{6, 5}, {12, 8}}, cpus.NUMA: {{21, 8}, {30, 18}}, cpus.L3: {{49, 10}, {60, 40}},
 }
 
 // wholeAt reports whether one pool of the level has n CPUs on whole cores. If n
 // is odd, one of the CPUs may be on another core.
-func (u *Summary) wholeAt(n int32, at Level) bool {
+func (u *Summary) wholeAt(n int32, at cpus.Level) bool {
 	for i, size := range u.m.sizes {
 		if u.largestRooms(2 + i)[at] >= n/size*size {
 			return true
@@ -277,26 +278,26 @@ func (u *Summary) wholeAt(n int32, at Level) bool {
 	return false
 }
 
-func (u *Summary) worthShared(c *Claim) int64 {
-	for l := L3; ; l-- {
+func (u *Summary) worthShared(c *cpus.Request) int64 {
+	for l := cpus.L3; ; l-- {
 		if u.hasRoomToShare(c, l) {
 			return [...]int64{20, 40, 65, 100}[l]
 		}
-		if l == Machine {
+		if l == cpus.Machine {
 			return 0
 		}
 	}
 }
 
 // hasRoomToShare reports whether a pool of a level has room for shared work.
-func (u *Summary) hasRoomToShare(c *Claim, l Level) bool {
+func (u *Summary) hasRoomToShare(c *cpus.Request, l cpus.Level) bool {
 	need := max(int32(min(c.CPUs, unit.MaxCPUs+1)), 1)
 	for _, at := range u.seats[u.m.firstPool[l]:u.m.firstPool[l+1]] {
 		n := at.seats - need
-		if c.Grade == Pooled {
+		if c.Policy == cpus.Pool {
 			n = at.pooled - 1
 		}
-		if n >= 0 && at.slack >= c.Request {
+		if n >= 0 && at.slack >= c.CPU {
 			return true
 		}
 	}

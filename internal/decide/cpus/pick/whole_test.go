@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -25,20 +26,20 @@ func TestAChoiceKeepsASocketWhole(t *testing.T) {
 	topo := twoNodesASocket(2, 1, 10, 2)
 	for name, c := range map[string]struct {
 		taken string
-		ask   Claim
+		ask   cpus.Request
 		want  string
 	}{
-		"node 0 is taken": {"0-19", Claim{Grade: Own, CPUs: 20}, "20-39"},
-		"node 1 is taken": {"20-39", Claim{Grade: Own, CPUs: 20}, "0-19"},
-		"node 3 is taken": {"60-79", Claim{Grade: Own, CPUs: 20}, "40-59"},
-		"a part of node 1 is taken, and less is asked for": {"20-29", Claim{Grade: Own, CPUs: 8}, "32-39"},
-		"seats":                              {"40-59", Claim{Grade: Seated, CPUs: 4, Request: 4000}, "60-63"},
-		"a pool":                             {"40-59", Claim{Grade: Pooled, Request: 4000}, "60-79"},
-		"three nodes: two whole and a third": {"", Claim{Grade: Own, CPUs: 60}, "20-79"},
+		"node 0 is taken": {"0-19", cpus.Request{Policy: cpus.Exclusive, CPUs: 20}, "20-39"},
+		"node 1 is taken": {"20-39", cpus.Request{Policy: cpus.Exclusive, CPUs: 20}, "0-19"},
+		"node 3 is taken": {"60-79", cpus.Request{Policy: cpus.Exclusive, CPUs: 20}, "40-59"},
+		"a part of node 1 is taken, and less is asked for": {"20-29", cpus.Request{Policy: cpus.Exclusive, CPUs: 8}, "32-39"},
+		"seats":                              {"40-59", cpus.Request{Policy: cpus.Shared, CPUs: 4, CPU: 4000}, "60-63"},
+		"a pool":                             {"40-59", cpus.Request{Policy: cpus.Pool, CPU: 4000}, "60-79"},
+		"three nodes: two whole and a third": {"", cpus.Request{Policy: cpus.Exclusive, CPUs: 60}, "20-79"},
 	} {
 		m := Compile(topo)
 		o, why := m.Fit(m.Seats(set(t, c.taken), 0, nil), c.ask)
-		if why != Fits || o.CPUs.String() != c.want {
+		if why != cpus.Fits || o.CPUs.String() != c.want {
 			t.Errorf("%s: %v (%q), want %s", name, o.CPUs, why, c.want)
 		}
 	}
@@ -53,9 +54,9 @@ type remainder struct {
 
 func remainderOf(m *Map, open, set uint64) remainder {
 	word := func(lo, hi int32) uint64 { return (1<<hi - 1) &^ (1<<lo - 1) }
-	var used, room [levels]int
+	var used, room [cpus.Levels]int
 	var r remainder
-	for l := Socket; l < levels; l++ {
+	for l := cpus.Socket; l < cpus.Levels; l++ {
 		var left []int
 		for _, p := range m.pools[m.firstPool[l]:m.firstPool[l+1]] {
 			w := word(p.lo, p.hi)
@@ -65,7 +66,7 @@ func remainderOf(m *Map, open, set uint64) remainder {
 				room[l] += bits.OnesCount64(open & w)
 			}
 		}
-		if l < L3 {
+		if l < cpus.L3 {
 			slices.SortFunc(left, func(a, b int) int { return b - a })
 			r.left = append(r.left, left...)
 		}
@@ -79,7 +80,7 @@ func remainderOf(m *Map, open, set uint64) remainder {
 			}
 		}
 	}
-	r.good = []int{used[NUMA], used[Socket], used[L3], split, broken, room[L3], room[NUMA]}
+	r.good = []int{used[cpus.NUMA], used[cpus.Socket], used[cpus.L3], split, broken, room[cpus.L3], room[cpus.NUMA]}
 	return r
 }
 
@@ -102,11 +103,11 @@ func TestNoEqualChoiceLeavesALargerSocket(t *testing.T) {
 			topo.CPUs[i].Kind = 0
 		}
 		m := Compile(topo)
-		sockets := m.firstPool[NUMA] - m.firstPool[Socket]
+		sockets := m.firstPool[cpus.NUMA] - m.firstPool[cpus.Socket]
 		s := m.Seats(some(rnd, topo.All()), 0, nil)
 		for n := 1; n <= m.Open(s).Len(); n++ {
-			o, why := m.Fit(s, Claim{Grade: Own, CPUs: n})
-			if why != Fits {
+			o, why := m.Fit(s, cpus.Request{Policy: cpus.Exclusive, CPUs: n})
+			if why != cpus.Fits {
 				t.Fatalf("try %d: %d of %v: %q", try, n, m.Open(s), why)
 			}
 			claims++

@@ -1,55 +1,39 @@
 package place
 
-import (
-	"slices"
+import "tenon.sh/tenon/internal/model/cpus"
 
-	"tenon.sh/tenon/internal/decide/cpus/pick"
-)
-
-// An Answer says whether a demand fits on a node. If it fits, the Answer holds
-// the worth of the node, and otherwise the reason. An Answer has one byte, so
-// that the answers of thousands of nodes are close to each other in memory. The
-// zero Answer means that there is no answer.
+// An Answer says whether a request fits on a node. If it fits, the Answer holds
+// the worth of the node, and otherwise the code. An Answer has one byte, so that
+// the answers of thousands of nodes are close to each other in memory. The zero
+// Answer means that there is no answer.
 type Answer uint8
 
 const (
 	fits    Answer = 1      // plus the worth, from 0 to 100
-	refuses Answer = 1 << 7 // plus the index of the reason
+	refuses Answer = 1 << 7 // plus the code
 )
 
-// reasons lists all reasons why a node may refuse a pod. A test compares the
-// list with the constants.
-var reasons = [...]Reason{
-	NoReport, Stale, OtherManager,
-	pick.TooFew, pick.LastOpen, pick.NeededShared, pick.TooFewNear, pick.TooManyNodes, pick.NotWhole, pick.TooFewWhole, pick.TooFewCores,
-	pick.TooFewSeats, pick.TooFewSeatsNear, pick.SeatsRequested, pick.TooFewPooled, pick.TooFewPooledNear, pick.PoolRequested,
-	pick.NoDemand, NotHere,
-}
-
-// Reasons lists all reasons why a node does not take a pod.
-func Reasons() []Reason { return slices.Clone(reasons[:]) }
-
-// Answer returns the result of Worth if the demand fits, and otherwise the
+// Answer returns the result of Worth if the request fits, and otherwise the
 // result of Room. It does not allocate memory.
-func (v *View) Answer(d *Demand) Answer {
-	why := v.Room(d)
-	if why == pick.Fits {
-		return fits + Answer(v.Worth(d))
+func (v *View) Answer(r *cpus.PodRequest) Answer {
+	why := v.Room(r)
+	if why == cpus.Fits {
+		return fits + Answer(v.Worth(r))
 	}
-	return refuses + Answer(max(slices.Index(reasons[:], why), 0))
+	return refuses + Answer(why)
 }
 
-// Fits reports whether the demand fits.
+// Fits reports whether the request fits.
 func (a Answer) Fits() bool { return a >= fits && a < refuses }
 
-// Worth returns the worth of the node. The demand must fit.
+// Worth returns the worth of the node. The request must fit.
 func (a Answer) Worth() int64 { return int64(a - fits) }
 
-// Reason returns the reason why the demand does not fit. If it fits, Reason
+// Code returns the code that says why the request does not fit. If it fits, Code
 // returns Fits.
-func (a Answer) Reason() Reason {
+func (a Answer) Code() cpus.Code {
 	if a < refuses {
-		return pick.Fits
+		return cpus.Fits
 	}
-	return reasons[a-refuses]
+	return cpus.Code(a - refuses)
 }

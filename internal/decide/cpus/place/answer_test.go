@@ -2,71 +2,20 @@ package place
 
 import (
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"math/rand/v2"
-	"path/filepath"
-	"slices"
-	"strconv"
 	"testing"
 
-	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// TestEveryReasonIsAnAnswer compares the list reasons with the constants in the
-// sources.
-func TestEveryReasonIsAnAnswer(t *testing.T) {
-	var all []Reason
-	for _, pattern := range []string{"*.go", "../pick/*.go"} {
-		files, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range files {
-			f, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			ast.Inspect(f, func(n ast.Node) bool {
-				v, is := n.(*ast.ValueSpec)
-				if !is || len(v.Values) != 1 {
-					return true
-				}
-				kind, named := v.Type.(*ast.Ident)
-				text, literal := v.Values[0].(*ast.BasicLit)
-				if named && literal && kind.Name == "Reason" {
-					value, err := strconv.Unquote(text.Value)
-					if err != nil {
-						t.Fatal(err)
-					}
-					all = append(all, Reason(value))
-				}
-				return true
-			})
-		}
-	}
-	if !slices.Contains(all, pick.Fits) || !slices.Contains(all, NotHere) {
-		t.Fatalf("the sources have %q", all)
-	}
-	for _, why := range all {
-		if why != pick.Fits && !slices.Contains(reasons[:], why) {
-			t.Errorf("%q is not among the answers", why)
-		}
-	}
-	if len(reasons) != len(all)-1 || len(reasons) > 1<<7 {
-		t.Errorf("%d answers for %d reasons", len(reasons), len(all)-1)
-	}
-}
-
 // anyDemand returns a random demand. It may be one that no node can meet.
-func anyDemand(rnd *rand.Rand) Demand {
-	d := Demand{Claim: pick.Claim{
-		Grade: pick.Grade(1 + rnd.IntN(3)), CPUs: rnd.IntN(12), Bind: pick.Bind(rnd.IntN(5)), Within: pick.Level(rnd.IntN(4)), Fewest: rnd.IntN(4) == 0,
+func anyDemand(rnd *rand.Rand) cpus.PodRequest {
+	d := cpus.PodRequest{Request: cpus.Request{
+		Policy: cpus.Policy(1 + rnd.IntN(3)), CPUs: rnd.IntN(12), Bind: cpus.Bind(rnd.IntN(5)), Within: cpus.Level(rnd.IntN(4)), Fewest: rnd.IntN(4) == 0,
 	}}
-	if d.Grade != pick.Own {
-		d.Request = unit.MilliCPU(rnd.IntN(9000))
+	if d.Policy != cpus.Exclusive {
+		d.CPU = unit.MilliCPU(rnd.IntN(9000))
 	}
 	return d
 }
@@ -75,14 +24,14 @@ func anyDemand(rnd *rand.Rand) Demand {
 // Room and Worth of the node.
 func TestAnAnswerIsRoomAndWorth(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 8))
-	fitted, refused := 0, map[Reason]int{}
+	fitted, refused := 0, map[cpus.Code]int{}
 	for range 200 {
 		l := New()
 		if rnd.IntN(20) > 0 {
 			l.Learn("n", Report{Topology: machine(1+rnd.IntN(2), 1+rnd.IntN(3), 1+rnd.IntN(4), 1+rnd.IntN(2)), Keep: rnd.IntN(3)})
 		}
 		if rnd.IntN(20) == 0 {
-			l.CloseNode("n", []Reason{Stale, OtherManager}[rnd.IntN(2)])
+			l.CloseNode("n", []cpus.Code{cpus.Stale, cpus.OtherManager}[rnd.IntN(2)])
 		}
 		for i := range 40 {
 			if rnd.IntN(3) == 0 {
@@ -92,10 +41,10 @@ func TestAnAnswerIsRoomAndWorth(t *testing.T) {
 			}
 			v, d := l.View("n"), anyDemand(rnd)
 			a, why := v.Answer(&d), v.Room(&d)
-			if a == 0 || a.Fits() != (why == pick.Fits) || a.Reason() != why {
-				t.Fatalf("%+v: %q, and the answer %d says %q", d, why, a, a.Reason())
+			if a == 0 || a.Fits() != (why == cpus.Fits) || a.Code() != why {
+				t.Fatalf("%+v: %q, and the answer %d says %q", d, why, a, a.Code())
 			}
-			if why != pick.Fits {
+			if why != cpus.Fits {
 				refused[why]++
 				continue
 			}

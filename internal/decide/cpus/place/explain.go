@@ -1,8 +1,8 @@
 package place
 
 import (
-	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/shortage"
+	"tenon.sh/tenon/internal/model/cpus"
 )
 
 // Explain returns the reason why the demand does not fit on the node, with the
@@ -12,12 +12,12 @@ import (
 // Explain is for a reader who looks at one node. A scheduler uses the reason
 // that Room returns: its message says how many nodes have the same reason, so
 // the reason must not contain numbers that differ between nodes.
-func (v *View) Explain(d *Demand, name func(UID) string) string {
+func (v *View) Explain(d *cpus.PodRequest, name func(UID) string) string {
 	switch {
-	case v.out == OtherManager && v.manager != "":
-		return string(OtherManager) + ": " + v.manager
-	case v.out != pick.Fits:
-		return string(v.out)
+	case v.out == cpus.OtherManager && v.manager != "":
+		return cpus.OtherManager.Text() + ": " + v.manager
+	case v.out != cpus.Fits:
+		return v.out.Text()
 	}
 	n := shortage.Node{Map: v.m, Seats: v.seats}
 	for _, h := range v.holds {
@@ -26,5 +26,5 @@ func (v *View) Explain(d *Demand, name func(UID) string) string {
 			n.Sharers = append(n.Sharers, s)
 		}
 	}
-	return n.Explain(d.Claim)
+	return n.Explain(d.Request)
 }

@@ -3,7 +3,7 @@ package place
 import (
 	"testing"
 
-	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -15,18 +15,18 @@ func TestANodeExplainsItselfWithNumbers(t *testing.T) {
 	l.Learn("n", Report{Topology: machine(1, 2, 2, 2), Keep: 1})
 	l.Learn("m", Report{Topology: machine(1, 2, 2, 2), Keep: 1})
 	l.Learn("static", Report{Topology: machine(1, 2, 2, 2), Manager: "the kubelet's static policy"})
-	burst := Demand{Claim: pick.Claim{Grade: pick.Seated, CPUs: 4, Request: 3500}}
+	burst := cpus.PodRequest{Request: cpus.Request{Policy: cpus.Shared, CPUs: 4, CPU: 3500}}
 	for node, uid := range map[string]UID{"n": "1", "m": "2"} {
-		if _, why := l.Reserve(Pod{uid, burst}, node); why != pick.Fits {
+		if _, why := l.Reserve(Pod{uid, burst}, node); why != cpus.Fits {
 			t.Fatal(why)
 		}
 	}
-	if _, why := l.Reserve(Pod{"3", Demand{Claim: pick.Claim{Grade: pick.Pooled, Request: unit.CPUs(2)}}}, "m"); why != pick.Fits {
+	if _, why := l.Reserve(Pod{"3", cpus.PodRequest{Request: cpus.Request{Policy: cpus.Pool, CPU: unit.CPUs(2)}}}, "m"); why != cpus.Fits {
 		t.Fatal(why)
 	}
 	name := func(uid UID) string { return "shop/web-" + string(uid) }
-	own := Demand{Claim: pick.Claim{Grade: pick.Own, CPUs: 6}}
-	if a, b := l.View("n").Room(&own), l.View("m").Room(&own); a != pick.NeededShared || a != b {
+	own := cpus.PodRequest{Request: cpus.Request{Policy: cpus.Exclusive, CPUs: 6}}
+	if a, b := l.View("n").Room(&own), l.View("m").Room(&own); a != cpus.NeededShared || a != b {
 		t.Errorf("the nodes say %q and %q", a, b)
 	}
 	for node, want := range map[string]string{

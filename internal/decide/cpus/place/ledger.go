@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/model/cpus"
 )
 
 // A Ledger is the state of the CPUs of a cluster. A pod that its node reports
@@ -13,7 +14,7 @@ import (
 // only reserved holds the CPUs of its reservation. The ledger has no other
 // memory: a new ledger that learns the same pods and reports has the same state.
 type Ledger struct {
-	maps  map[pick.Hash]*pick.Map
+	maps  map[cpus.Hash]*pick.Map
 	nodes map[string]*place
 	pods  map[UID]*entry // reserved and bound pods
 	// doubts has an entry for each bind that was sent and whose answer is not
@@ -25,8 +26,8 @@ type Ledger struct {
 type place struct {
 	report   Report
 	m        *pick.Map // nil: no report
-	out      Reason
-	facts    map[UID]*pick.Hold
+	out      cpus.Code
+	facts    map[UID]*cpus.Allocation
 	refused  map[UID]bool   // the pods that the report lists as refused, unless it has CPUs of them
 	promised map[UID]*entry // the pods of the ledger on this node
 	gone     map[UID]bool   // deleted pods that the report still has
@@ -58,13 +59,13 @@ const (
 
 // New returns an empty ledger.
 func New() *Ledger {
-	return &Ledger{maps: map[pick.Hash]*pick.Map{}, nodes: map[string]*place{}, pods: map[UID]*entry{}, doubts: map[UID][]*entry{}}
+	return &Ledger{maps: map[cpus.Hash]*pick.Map{}, nodes: map[string]*place{}, pods: map[UID]*entry{}, doubts: map[UID][]*entry{}}
 }
 
 func (l *Ledger) at(node string) *place {
 	p := l.nodes[node]
 	if p == nil {
-		p = &place{out: NoReport, facts: map[UID]*pick.Hold{}, promised: map[UID]*entry{}, gone: map[UID]bool{}}
+		p = &place{out: cpus.NoReport, facts: map[UID]*cpus.Allocation{}, promised: map[UID]*entry{}, gone: map[UID]bool{}}
 		l.nodes[node] = p
 	}
 	return p
@@ -79,11 +80,11 @@ func (l *Ledger) Learn(node string, r Report) {
 	} else {
 		l.maps[m.Hash()] = m
 	}
-	p.report, p.m, p.out = r, m, pick.Fits
+	p.report, p.m, p.out = r, m, cpus.Fits
 	if r.Manager != "" {
-		p.out = OtherManager
+		p.out = cpus.OtherManager
 	}
-	p.facts = make(map[UID]*pick.Hold, len(r.Held))
+	p.facts = make(map[UID]*cpus.Allocation, len(r.Held))
 	for i := range r.Held {
 		p.facts[r.Held[i].UID] = &r.Held[i].Hold
 	}
@@ -110,10 +111,10 @@ func (p *place) looseness(e *entry) int {
 
 // CloseNode closes a node to new pods and records the reason. The reason Fits,
 // or a new report, opens the node again.
-func (l *Ledger) CloseNode(node string, why Reason) {
+func (l *Ledger) CloseNode(node string, why cpus.Code) {
 	p := l.at(node)
 	if p.m == nil {
-		why = NoReport
+		why = cpus.NoReport
 	}
 	p.out, p.view = why, nil
 }
@@ -136,11 +137,11 @@ func (l *Ledger) Forget(node string) {
 }
 
 // Bound records that a pod is bound to a node by a contract. A pod without a
-// contract has the zero Contract. For such a pod, the node makes the same
+// contract has the zero Choice. For such a pod, the node makes the same
 // choice as the ledger. A pod is bound once, so all doubts about it end. Bound
 // returns false if no view changes: the pod already held these CPUs, and none
 // on other nodes.
-func (l *Ledger) Bound(p Pod, node string, c Contract) bool {
+func (l *Ledger) Bound(p Pod, node string, c cpus.Choice) bool {
 	var here *entry
 	changed := false
 	l.eachHold(p.UID, func(e *entry) {
@@ -151,7 +152,7 @@ func (l *Ledger) Bound(p Pod, node string, c Contract) bool {
 			changed = true
 		}
 	})
-	if here != nil && here.pod.Demand.same(&p.Demand) && here.contract.same(&c) {
+	if here != nil && here.pod.Request.Equal(&p.Request) && here.contract.Equal(&c) {
 		if here.state == doubtful {
 			l.unlist(here)
 			l.pods[p.UID] = here
@@ -169,7 +170,7 @@ func (l *Ledger) Bound(p Pod, node string, c Contract) bool {
 	if here != nil {
 		l.remove(here)
 	}
-	l.add(&entry{pod: p, node: node, contract: c, state: bound})
+	l.add(&entry{pod: p, node: node, contract: Contract{Choice: c}, state: bound})
 	return true
 }
 
@@ -198,35 +199,35 @@ func (l *Ledger) findDoubt(uid UID, node string) *entry {
 // bind to this node is in doubt, the pod gets the contract of that bind again,
 // because the bind may have happened. The pod keeps its CPUs on other nodes
 // where a bind is in doubt.
-func (l *Ledger) Reserve(p Pod, node string) (Contract, Reason) {
+func (l *Ledger) Reserve(p Pod, node string) (Contract, cpus.Code) {
 	if e := l.pods[p.UID]; e != nil {
 		if e.state == bound {
-			return Contract{}, NotHere
+			return Contract{}, cpus.NotHere
 		}
 		l.Release(p.UID)
 	}
 	v := l.View(node)
 	if e := l.findDoubt(p.UID, node); e != nil {
-		if v.out != pick.Fits {
+		if v.out != cpus.Fits {
 			return Contract{}, v.out
 		}
-		if e.pod.Demand.same(&p.Demand) && e.contract.Topology == v.m.Hash() {
+		if e.pod.Request.Equal(&p.Request) && e.contract.Topology == v.m.Hash() {
 			l.unlist(e)
 			e.state, e.again = reserved, true
 			l.pods[p.UID] = e
-			return e.contract, pick.Fits
+			return e.contract, cpus.Fits
 		}
 		l.remove(e) // its contract is not for this demand or this hardware
 		v = l.View(node)
 	}
-	c, _, why := v.Offer(&p.Demand)
-	if why != pick.Fits {
+	c, _, why := v.Offer(&p.Request)
+	if why != cpus.Fits {
 		return Contract{}, why
 	}
 	e := &entry{pod: p, node: node, contract: c, state: reserved}
 	l.add(e)
 	e.before, e.after = v, l.nodes[node].view
-	return c, pick.Fits
+	return c, cpus.Fits
 }
 
 // Doubt keeps the CPUs of a reserved pod that may or may not have been bound. It
@@ -316,7 +317,7 @@ func (l *Ledger) Node(uid UID) (string, bool) {
 // where this gives the same result as look.
 func (l *Ledger) add(e *entry) {
 	p := l.at(e.node)
-	e.hold, e.loose = heldBy(e.pod, e.contract), !e.contract.Matches(e.pod.Demand)
+	e.hold, e.loose = heldBy(e.pod, e.contract.Choice), !e.contract.Matches(e.pod.Request.Request)
 	l.pods[e.pod.UID], p.promised[e.pod.UID] = e, e
 	p.loose += p.looseness(e)
 	_, reported := p.facts[e.pod.UID]
@@ -369,7 +370,7 @@ func (l *Ledger) remove(e *entry) {
 func (l *Ledger) View(node string) *View {
 	p := l.nodes[node]
 	if p == nil {
-		return &View{out: NoReport}
+		return &View{out: cpus.NoReport}
 	}
 	if p.view == nil {
 		p.view = p.look()
@@ -402,7 +403,7 @@ func (p *place) look() *View {
 	slices.SortFunc(open, func(a, b *entry) int { return strings.Compare(string(a.pod.UID), string(b.pod.UID)) })
 	v := viewOf(p.m, p.out, p.report, holds)
 	for _, e := range open {
-		v = v.With(e.pod, Contract{})
+		v = v.With(e.pod, cpus.Choice{})
 	}
 	return v
 }

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -26,25 +26,27 @@ func machine(nodes, caches, cores, threads int) node.Topology {
 	return t
 }
 
-func own(n int) Demand { return Demand{Claim: pick.Claim{Grade: pick.Own, CPUs: n}} }
+func own(n int) cpus.PodRequest {
+	return cpus.PodRequest{Request: cpus.Request{Policy: cpus.Exclusive, CPUs: n}}
+}
 
 func TestAReservationKeepsItsCPUs(t *testing.T) {
 	l := New()
-	if _, why := l.Reserve(Pod{"a", own(2)}, "n"); why != NoReport {
+	if _, why := l.Reserve(Pod{"a", own(2)}, "n"); why != cpus.NoReport {
 		t.Errorf("without a report: %q", why)
 	}
 	l.Learn("n", Report{Topology: machine(1, 2, 2, 2), Keep: 1})
 	a, why := l.Reserve(Pod{"a", own(4)}, "n")
-	if why != pick.Fits || a.CPUs.Len() != 4 {
+	if why != cpus.Fits || a.CPUs.Len() != 4 {
 		t.Fatalf("%v: %q", a, why)
 	}
-	if _, why := l.Reserve(Pod{"b", own(4)}, "n"); why == pick.Fits {
+	if _, why := l.Reserve(Pod{"b", own(4)}, "n"); why == cpus.Fits {
 		t.Error("no CPU is left open")
 	}
 	if node, is := l.Doubt("a"); !is || node != "n" {
 		t.Errorf("the bind is in doubt: %v on %q", is, node)
 	}
-	if b, why := l.Reserve(Pod{"b", own(2)}, "n"); why != pick.Fits || !b.CPUs.Intersect(a.CPUs).Empty() {
+	if b, why := l.Reserve(Pod{"b", own(2)}, "n"); why != cpus.Fits || !b.CPUs.Intersect(a.CPUs).Empty() {
 		t.Errorf("beside a doubtful pod: %v: %q", b.CPUs, why)
 	}
 	l.Release("a")
@@ -58,7 +60,7 @@ func TestAReservationKeepsItsCPUs(t *testing.T) {
 		t.Errorf("after the doubt: %v", v.Holds())
 	}
 	l.Release("b")
-	l.Bound(Pod{"a", own(4)}, "n", a)
+	l.Bound(Pod{"a", own(4)}, "n", a.Choice)
 	l.Release("a")
 	if !l.View("n").Has("a") {
 		t.Error("a bound pod was released")
@@ -79,12 +81,12 @@ func TestARetryDoesNotEndADoubt(t *testing.T) {
 	}{
 		"the retry on the same node is not bound": {"n", func(l *Ledger, _, _ Contract) { l.Release("a") }, "n [a] m []"},
 		"its bind is in doubt, too":               {"n", func(l *Ledger, _, _ Contract) { l.Doubt("a") }, "n [a] m []"},
-		"it was the first bind that happened":     {"n", func(l *Ledger, first, _ Contract) { l.Bound(Pod{"a", own(2)}, "n", first) }, "n [a] m []"},
+		"it was the first bind that happened":     {"n", func(l *Ledger, first, _ Contract) { l.Bound(Pod{"a", own(2)}, "n", first.Choice) }, "n [a] m []"},
 		"the doubt ends during the retry":         {"n", func(l *Ledger, _, _ Contract) { l.Settle("a", "n"); l.Release("a") }, "n [] m []"},
 		"the retry elsewhere is not bound":        {"m", func(l *Ledger, _, _ Contract) { l.Release("a") }, "n [a] m []"},
 		"the bind elsewhere is in doubt, too":     {"m", func(l *Ledger, _, _ Contract) { l.Doubt("a") }, "n [a] m [a]"},
-		"the first bind happened":                 {"m", func(l *Ledger, first, _ Contract) { l.Bound(Pod{"a", own(2)}, "n", first) }, "n [a] m []"},
-		"the second bind happened":                {"m", func(l *Ledger, _, second Contract) { l.Bound(Pod{"a", own(2)}, "m", second) }, "n [] m [a]"},
+		"the first bind happened":                 {"m", func(l *Ledger, first, _ Contract) { l.Bound(Pod{"a", own(2)}, "n", first.Choice) }, "n [a] m []"},
+		"the second bind happened":                {"m", func(l *Ledger, _, second Contract) { l.Bound(Pod{"a", own(2)}, "m", second.Choice) }, "n [] m [a]"},
 		"the pod is gone":                         {"m", func(l *Ledger, _, _ Contract) { l.RemovePod("a") }, "n [] m []"},
 		"one node is gone":                        {"m", func(l *Ledger, _, _ Contract) { l.Forget("n"); l.Learn("n", Report{Topology: machine(1, 1, 2, 2)}) }, "n [] m [a]"},
 	} {
@@ -96,7 +98,7 @@ func TestARetryDoesNotEndADoubt(t *testing.T) {
 		first, _ := l.Reserve(Pod{"a", own(2)}, "n")
 		l.Doubt("a")
 		second, why := l.Reserve(Pod{"a", own(2)}, x.retry)
-		if why != pick.Fits || x.retry == "n" && !first.same(&second) {
+		if why != cpus.Fits || x.retry == "n" && !first.Equal(&second.Choice) {
 			t.Fatalf("%s: %v after %v: %q", name, second, first, why)
 		}
 		l.RemovePod("there")
@@ -116,17 +118,17 @@ func TestARetryForOtherCPUsReplacesTheDoubt(t *testing.T) {
 	l.Learn("n", Report{Topology: machine(1, 1, 2, 2)})
 	l.Reserve(Pod{"a", own(2)}, "n")
 	l.Doubt("a")
-	if c, why := l.Reserve(Pod{"a", own(3)}, "n"); why != pick.Fits || c.CPUs.Len() != 3 || len(l.Doubts("a")) > 0 {
+	if c, why := l.Reserve(Pod{"a", own(3)}, "n"); why != cpus.Fits || c.CPUs.Len() != 3 || len(l.Doubts("a")) > 0 {
 		t.Errorf("for another demand: %v %q; doubts on %v", c.CPUs, why, l.Doubts("a"))
 	}
 	l.Doubt("a")
 	l.Learn("n", Report{Topology: machine(1, 1, 4, 1)})
-	if c, why := l.Reserve(Pod{"a", own(3)}, "n"); why != pick.Fits || c.Topology != l.View("n").Map().Hash() {
+	if c, why := l.Reserve(Pod{"a", own(3)}, "n"); why != cpus.Fits || c.Topology != l.View("n").Map().Hash() {
 		t.Errorf("on other hardware: %v %q", c, why)
 	}
 	l.Doubt("a")
-	l.CloseNode("n", Stale)
-	if _, why := l.Reserve(Pod{"a", own(3)}, "n"); why != Stale || fmt.Sprint(l.Doubts("a")) != "[n]" {
+	l.CloseNode("n", cpus.Stale)
+	if _, why := l.Reserve(Pod{"a", own(3)}, "n"); why != cpus.Stale || fmt.Sprint(l.Doubts("a")) != "[n]" {
 		t.Errorf("with an old report: %q; doubts on %v", why, l.Doubts("a"))
 	}
 }
@@ -146,9 +148,9 @@ func TestTheReportCountsBeforeTheContract(t *testing.T) {
 	topo := machine(1, 2, 2, 2)
 	l.Learn("n", Report{Topology: topo})
 	a, _ := l.Reserve(Pod{"a", own(2)}, "n")
-	l.Bound(Pod{"a", own(2)}, "n", a)
+	l.Bound(Pod{"a", own(2)}, "n", a.Choice)
 	other := l.View("n").Open().Minus(unit.CPUSetOf(0, 2, 3, 4, 5))
-	l.Learn("n", Report{Topology: topo, Held: []Held{{"a", pick.Hold{Grade: pick.Own, CPUs: other}}}})
+	l.Learn("n", Report{Topology: topo, Held: []Held{{"a", cpus.Allocation{Policy: cpus.Exclusive, CPUs: other}}}})
 	if open := l.View("n").Open(); open != topo.All().Minus(other) {
 		t.Errorf("open: %v; the node says that %v are not", open, other)
 	}
@@ -157,7 +159,7 @@ func TestTheReportCountsBeforeTheContract(t *testing.T) {
 		t.Errorf("the report is older than the end of the pod, and %v are open", open)
 	}
 	l.Learn("n", Report{Topology: topo, Manager: "static"})
-	if _, why := l.Reserve(Pod{"b", own(1)}, "n"); why != OtherManager {
+	if _, why := l.Reserve(Pod{"b", own(1)}, "n"); why != cpus.OtherManager {
 		t.Errorf("beside the kubelet's static policy: %q", why)
 	}
 }
@@ -168,10 +170,10 @@ func TestTheReportCountsBeforeTheContract(t *testing.T) {
 func TestAReportedPodMakesNoViewAnew(t *testing.T) {
 	l, r := New(), Report{Topology: machine(1, 2, 4, 2)}
 	l.Learn("n", r)
-	l.Bound(Pod{"bound", own(2)}, "n", Contract{})
+	l.Bound(Pod{"bound", own(2)}, "n", cpus.Choice{})
 	same := func() bool {
 		before := l.View("n")
-		if _, why := l.Reserve(Pod{"new", own(4)}, "n"); why != pick.Fits {
+		if _, why := l.Reserve(Pod{"new", own(4)}, "n"); why != cpus.Fits {
 			t.Fatal(why)
 		}
 		l.Release("new")
@@ -181,7 +183,7 @@ func TestAReportedPodMakesNoViewAnew(t *testing.T) {
 	if same() {
 		t.Error("the choice of the node depends on the other pods")
 	}
-	r.Held = []Held{{"bound", pick.Hold{Grade: pick.Own, CPUs: unit.CPUSetOf(6, 7)}}}
+	r.Held = []Held{{"bound", cpus.Allocation{Policy: cpus.Exclusive, CPUs: unit.CPUSetOf(6, 7)}}}
 	l.Learn("n", r)
 	if !same() {
 		t.Error("the node has chosen, and the view was made anew")
@@ -205,14 +207,14 @@ func TestPreemptionSeesFreedCPUs(t *testing.T) {
 	for i := range 2 {
 		p := Pod{UID(fmt.Sprint(i)), own(4)}
 		c, why := l.Reserve(p, "n")
-		if why != pick.Fits {
+		if why != cpus.Fits {
 			t.Fatal(why)
 		}
-		l.Bound(p, "n", c)
+		l.Bound(p, "n", c.Choice)
 	}
 	d := own(3)
 	v := l.View("n")
-	if v.Room(&d) == pick.Fits || v.Without("0").Room(&d) != pick.Fits || v.Without("0").With(Pod{"0", own(4)}, Contract{}).Room(&d) == pick.Fits {
+	if v.Room(&d) == cpus.Fits || v.Without("0").Room(&d) != cpus.Fits || v.Without("0").With(Pod{"0", own(4)}, cpus.Choice{}).Room(&d) == cpus.Fits {
 		t.Error("the view without a victim does not show its CPUs")
 	}
 }
@@ -223,9 +225,9 @@ func TestAContractHasTheSetsOfContainers(t *testing.T) {
 	l := New()
 	l.Learn("n", Report{Topology: machine(2, 2, 2, 2)})
 	d := own(6)
-	d.Containers, d.Memory = []Container{{"a", 4}, {"b", 2}}, 600
+	d.Containers, d.Memory = []cpus.ContainerRequest{{Name: "a", CPUs: 4}, {Name: "b", CPUs: 2}}, 600
 	c, why := l.Reserve(Pod{"p", d}, "n")
-	if why != pick.Fits {
+	if why != cpus.Fits {
 		t.Fatal(why)
 	}
 	a, b := c.Containers["a"], c.Containers["b"]
@@ -268,17 +270,17 @@ func TestALedgerRebuiltIsTheSame(t *testing.T) {
 				uid = UID(fmt.Sprint("p", i)) // no pod has the UID of an earlier one
 				slots[slot] = uid
 				d := own(1 + rnd.IntN(4))
-				d.Grade, d.Apart = pick.Grade(1+rnd.IntN(3)), pick.Separation(rnd.IntN(3))
-				if d.Grade != pick.Own {
-					d.Request = unit.MilliCPU(rnd.IntN(3000))
+				d.Policy, d.Exclusive = cpus.Policy(1+rnd.IntN(3)), cpus.ExclusivePolicy(rnd.IntN(3))
+				if d.Policy != cpus.Exclusive {
+					d.CPU = unit.MilliCPU(rnd.IntN(3000))
 				}
 				p := Pod{uid, d}
-				if c, why := l.Reserve(p, "n"); why == pick.Fits {
+				if c, why := l.Reserve(p, "n"); why == cpus.Fits {
 					if i%3 == 0 {
 						l.Release(uid)
 						continue
 					}
-					l.Bound(p, "n", c)
+					l.Bound(p, "n", c.Choice)
 					alive[uid] = p
 				}
 			}
@@ -293,7 +295,7 @@ func TestALedgerRebuiltIsTheSame(t *testing.T) {
 				}
 				for uid, p := range alive {
 					c, _, _ := l.Contract(uid)
-					again.Bound(p, "n", c)
+					again.Bound(p, "n", c.Choice)
 				}
 			}
 			for _, h := range r.Held {
@@ -319,14 +321,14 @@ func anyReport(rnd *rand.Rand, l *Ledger, topo node.Topology, pods map[UID]Pod) 
 	r, omitted, taken := Report{Topology: topo, Keep: 1}, false, unit.CPUSet{}
 	for _, uid := range slices.Sorted(maps.Keys(pods)) {
 		c, _, _ := l.Contract(uid)
-		h := c.Hold(pods[uid].Demand)
+		h := c.Allocation(pods[uid].Request.Request)
 		switch at := rnd.IntN(4); {
 		case at == 0:
 			omitted = true
-		case at == 1 || h.Grade == pick.Own && !h.CPUs.Intersect(taken).Empty():
+		case at == 1 || h.Policy == cpus.Exclusive && !h.CPUs.Intersect(taken).Empty():
 			r.Refused = append(r.Refused, uid)
 		default:
-			if h.Grade == pick.Own {
+			if h.Policy == cpus.Exclusive {
 				taken = taken.Union(h.CPUs)
 			}
 			r.Held = append(r.Held, Held{uid, h})
@@ -361,10 +363,10 @@ func TestAViewIsTheSameHoweverItWasMade(t *testing.T) {
 			at := []string{"n", "m"}[rnd.IntN(2)]
 			uid := UID(fmt.Sprint(rnd.IntN(8)))
 			d := own(1 + rnd.IntN(3))
-			if d.Grade = pick.Grade(1 + rnd.IntN(3)); d.Grade != pick.Own {
-				d.Request = unit.MilliCPU(rnd.IntN(1500))
+			if d.Policy = cpus.Policy(1 + rnd.IntN(3)); d.Policy != cpus.Exclusive {
+				d.CPU = unit.MilliCPU(rnd.IntN(1500))
 			}
-			d.Apart = pick.Separation(rnd.IntN(3))
+			d.Exclusive = cpus.ExclusivePolicy(rnd.IntN(3))
 			p := Pod{uid, d}
 			switch rnd.IntN(11) {
 			case 0, 1:
@@ -377,10 +379,10 @@ func TestAViewIsTheSameHoweverItWasMade(t *testing.T) {
 				l.RemovePod(uid)
 			case 5:
 				if e := l.pods[uid]; e != nil {
-					l.Bound(e.pod, e.node, e.contract)
+					l.Bound(e.pod, e.node, e.contract.Choice)
 				}
 			case 6:
-				l.Bound(p, at, Contract{})
+				l.Bound(p, at, cpus.Choice{})
 			case 7:
 				r := Report{Topology: topo, Keep: 1}
 				for _, h := range l.View(at).Holds() {
@@ -406,7 +408,7 @@ func TestAViewIsTheSameHoweverItWasMade(t *testing.T) {
 					if rnd.IntN(2) == 0 {
 						l.Reserve(e.pod, at)
 					} else {
-						l.Bound(e.pod, at, e.contract)
+						l.Bound(e.pod, at, e.contract.Choice)
 					}
 				}
 			}
@@ -419,12 +421,12 @@ func TestAViewIsTheSameHoweverItWasMade(t *testing.T) {
 // BenchmarkReserve reserves CPUs on a node of 256 CPUs, about half of which are
 // taken. The pods can be anywhere, or keep to cores of their own.
 func BenchmarkReserve(b *testing.B) {
-	for name, apart := range map[string]pick.Separation{"anywhere": pick.Anywhere, "apart": pick.ApartCores} {
+	for name, apart := range map[string]cpus.ExclusivePolicy{"anywhere": cpus.NotExclusive, "apart": cpus.PCPULevel} {
 		l := New()
 		l.Learn("n", Report{Topology: machine(2, 8, 8, 2), Keep: 1})
 		pod := func(uid UID, cpus int) Pod {
 			p := Pod{uid, own(cpus)}
-			p.Demand.Apart = apart
+			p.Request.Exclusive = apart
 			return p
 		}
 		for i := range 32 {
@@ -433,7 +435,7 @@ func BenchmarkReserve(b *testing.B) {
 		p := pod("x", 4)
 		bind := func() {
 			c, _, _ := l.Contract("x")
-			l.Bound(p, "n", c)
+			l.Bound(p, "n", c.Choice)
 			l.RemovePod("x")
 		}
 		for end, after := range map[string]func(){
@@ -444,7 +446,7 @@ func BenchmarkReserve(b *testing.B) {
 				b.ReportAllocs()
 				defer reportCPU(b)()
 				for b.Loop() {
-					if _, why := l.Reserve(p, "n"); why != pick.Fits {
+					if _, why := l.Reserve(p, "n"); why != cpus.Fits {
 						b.Fatal(why)
 					}
 					after()

@@ -1,10 +1,12 @@
 package place
 
-import "tenon.sh/tenon/internal/decide/cpus/pick"
+import (
+	"tenon.sh/tenon/internal/model/cpus"
+)
 
 // refusedIn returns the pods that a report lists as refused. It leaves out pods
 // that hold CPUs (facts). The result is nil if there are none, as on most nodes.
-func refusedIn(r Report, facts map[UID]*pick.Hold) map[UID]bool {
+func refusedIn(r Report, facts map[UID]*cpus.Allocation) map[UID]bool {
 	var all map[UID]bool
 	for _, uid := range r.Refused {
 		if _, has := facts[uid]; has {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -16,21 +17,21 @@ func TestARefusedPodHoldsNoCPUs(t *testing.T) {
 	empty := Report{Topology: topo, Keep: 1}
 	refused := Report{Topology: topo, Keep: 1, Reserved: unit.CPUSetOf(0), Refused: []UID{"a"}}
 	again := Report{Topology: topo, Keep: 1, Refused: []UID{"a"}}
-	held := Report{Topology: topo, Keep: 1, Held: []Held{{"a", pick.Hold{Grade: pick.Own, CPUs: unit.CPUSetOf(0)}}}}
+	held := Report{Topology: topo, Keep: 1, Held: []Held{{"a", cpus.Allocation{Policy: cpus.Exclusive, CPUs: unit.CPUSetOf(0)}}}}
 	both := held
 	both.Refused = []UID{"a"}
-	contract := Contract{Topology: pick.Compile(topo).Hash(), Grade: pick.Own, CPUs: unit.CPUSetOf(1)}
+	contract := Contract{Choice: cpus.Choice{Topology: pick.Compile(topo).Hash(), Policy: cpus.Exclusive, CPUs: unit.CPUSetOf(1)}}
 	learn := func(r Report) func(*Ledger) { return func(l *Ledger) { l.Learn("n", r) } }
-	bound := func(l *Ledger) { l.Bound(a, "n", contract) }
-	loose := func(l *Ledger) { l.Bound(a, "n", Contract{}) }
+	bound := func(l *Ledger) { l.Bound(a, "n", contract.Choice) }
+	loose := func(l *Ledger) { l.Bound(a, "n", cpus.Choice{}) }
 	reserve := func(l *Ledger) {
-		if c, why := l.Reserve(a, "n"); why != pick.Fits {
+		if c, why := l.Reserve(a, "n"); why != cpus.Fits {
 			t.Fatalf("%v: %s", c, why)
 		}
 	}
 	bind := func(l *Ledger) {
 		c, _, _ := l.Contract("a")
-		if !l.Bound(a, "n", c) {
+		if !l.Bound(a, "n", c.Choice) {
 			t.Error("the view changed without notice")
 		}
 	}
@@ -53,8 +54,8 @@ func TestARefusedPodHoldsNoCPUs(t *testing.T) {
 		"only reserved":                  {[]func(*Ledger){learn(again), reserve}, "0", true},
 		"a bind in doubt":                {[]func(*Ledger){learn(again), reserve, func(l *Ledger) { l.Doubt("a") }}, "0", true},
 		"the news of the bind is late":   {[]func(*Ledger){learn(empty), reserve, learn(again), bind}, "0-1", false},
-		"and the bind was in doubt":      {[]func(*Ledger){learn(empty), reserve, func(l *Ledger) { l.Doubt("a") }, learn(again), func(l *Ledger) { l.Bound(a, "n", Contract{}) }}, "0-1", false},
-		"the report is too old":          {[]func(*Ledger){learn(empty), bound, learn(refused), func(l *Ledger) { l.CloseNode("n", Stale) }}, "1", false},
+		"and the bind was in doubt":      {[]func(*Ledger){learn(empty), reserve, func(l *Ledger) { l.Doubt("a") }, learn(again), func(l *Ledger) { l.Bound(a, "n", cpus.Choice{}) }}, "0-1", false},
+		"the report is too old":          {[]func(*Ledger){learn(empty), bound, learn(refused), func(l *Ledger) { l.CloseNode("n", cpus.Stale) }}, "1", false},
 	} {
 		l := New()
 		for _, do := range x.events {
@@ -79,21 +80,21 @@ func TestACPUOfARefusedPodIsFree(t *testing.T) {
 	l, topo := New(), machine(1, 1, 2, 1)
 	l.Learn("n", Report{Topology: topo, Keep: 1})
 	c, _ := l.Reserve(Pod{"a", own(1)}, "n")
-	l.Bound(Pod{"a", own(1)}, "n", c)
+	l.Bound(Pod{"a", own(1)}, "n", c.Choice)
 	r := Report{Topology: topo, Keep: 1, Reserved: topo.All().Minus(c.CPUs), Refused: []UID{"a"}}
 	l.Learn("n", r)
-	seat := Pod{"b", Demand{Claim: pick.Claim{Grade: pick.Seated, CPUs: 1, Request: 500}}}
-	if _, why := l.Reserve(seat, "n"); why != pick.Fits {
+	seat := Pod{"b", cpus.PodRequest{Request: cpus.Request{Policy: cpus.Shared, CPUs: 1, CPU: 500}}}
+	if _, why := l.Reserve(seat, "n"); why != cpus.Fits {
 		t.Fatalf("beside a refused pod: %s", why)
 	}
 	if l.IsUnused("n") || l.View("n").Has("a") {
 		t.Errorf("%v", l.View("n").Holds())
 	}
 	l.Release("b")
-	if _, why := l.Reserve(Pod{"c", own(1)}, "n"); why != pick.LastOpen {
+	if _, why := l.Reserve(Pod{"c", own(1)}, "n"); why != cpus.LastOpen {
 		t.Errorf("one CPU must stay open: %q", why)
 	}
-	r.Reserved, r.Refused, r.Held = unit.CPUSet{}, nil, []Held{{"a", c.Hold(own(1))}}
+	r.Reserved, r.Refused, r.Held = unit.CPUSet{}, nil, []Held{{"a", c.Allocation(own(1).Request)}}
 	l.Learn("n", r)
 	if open := l.View("n").Open(); open != topo.All().Minus(c.CPUs) {
 		t.Errorf("the pod has its CPU again, and %v are open", open)
@@ -105,7 +106,7 @@ func checkOwners(t *testing.T, v *View) unit.CPUSet {
 	t.Helper()
 	var taken unit.CPUSet
 	for _, h := range v.Holds() {
-		if h.Hold.Grade != pick.Own {
+		if h.Hold.Policy != cpus.Exclusive {
 			continue
 		}
 		if twice := taken.Intersect(h.Hold.CPUs); !twice.Empty() {

@@ -3,18 +3,18 @@ package place
 import (
 	"iter"
 
-	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/model/cpus"
 )
 
 // Rehearse reserves CPUs for a pod on a node as if the pods that Without removes
 // were gone. These pods still hold their CPUs, so the pod must not be bound with
 // this choice.
-func (l *Ledger) Rehearse(p Pod, node string, listed iter.Seq[UID]) (Contract, Reason) {
+func (l *Ledger) Rehearse(p Pod, node string, listed iter.Seq[UID]) (Contract, cpus.Code) {
 	if l.pods[p.UID] != nil || l.findDoubt(p.UID, node) != nil {
-		return Contract{}, NotHere
+		return Contract{}, cpus.NotHere
 	}
-	c, _, why := l.Without(node, listed).Offer(&p.Demand)
-	if why == pick.Fits {
+	c, _, why := l.Without(node, listed).Offer(&p.Request)
+	if why == cpus.Fits {
 		l.add(&entry{pod: p, node: node, contract: c, state: reserved})
 	}
 	return c, why

@@ -5,13 +5,14 @@ import (
 	"strings"
 
 	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
 // A View is the state of one node at one time. It does not change, so many
 // filters can read it at once.
 type View struct {
-	out  Reason // filters read only out and sum
+	out  cpus.Code // filters read only out and sum
 	sum  pick.Summary
 	m    *pick.Map
 	off  unit.CPUSet
@@ -25,17 +26,17 @@ type View struct {
 // A held is a Held that several views can share.
 type held struct {
 	uid  UID
-	hold *pick.Hold
+	hold *cpus.Allocation
 }
 
-func viewOf(m *pick.Map, out Reason, r Report, holds []held) *View {
+func viewOf(m *pick.Map, out cpus.Code, r Report, holds []held) *View {
 	v := &View{m: m, out: out, off: r.Reserved, keep: r.Keep, manager: r.Manager, holds: holds}
 	v.fill()
 	return v
 }
 
 func (v *View) fill() {
-	all := make([]pick.Hold, len(v.holds))
+	all := make([]cpus.Allocation, len(v.holds))
 	for i, h := range v.holds {
 		all[i] = *h.hold
 	}
@@ -45,28 +46,28 @@ func (v *View) fill() {
 
 // Room returns the reason why the node does not take the demand, or Fits. It
 // does not allocate memory.
-func (v *View) Room(d *Demand) Reason {
-	if v.out != pick.Fits {
+func (v *View) Room(d *cpus.PodRequest) cpus.Code {
+	if v.out != cpus.Fits {
 		return v.out
 	}
-	return v.sum.Room(&d.Claim)
+	return v.sum.Room(&d.Request)
 }
 
 // Worth rates the node from 0 to 100 for a demand that fits. It does not
 // allocate memory.
-func (v *View) Worth(d *Demand) int64 { return v.sum.Worth(&d.Claim) }
+func (v *View) Worth(d *cpus.PodRequest) int64 { return v.sum.Worth(&d.Request) }
 
 // Offer chooses CPUs for a demand. It chooses as Ledger.Reserve does, but
 // reserves nothing.
-func (v *View) Offer(d *Demand) (Contract, pick.Offer, Reason) {
-	if why := v.Room(d); why != pick.Fits {
+func (v *View) Offer(d *cpus.PodRequest) (Contract, pick.Offer, cpus.Code) {
+	if why := v.Room(d); why != cpus.Fits {
 		return Contract{}, pick.Offer{}, why
 	}
-	o, why := v.m.Fit(v.seats, d.Claim)
-	if why != pick.Fits {
+	o, why := v.m.Fit(v.seats, d.Request)
+	if why != cpus.Fits {
 		return Contract{}, pick.Offer{}, why
 	}
-	return ContractOf(v.m, *d, o), o, pick.Fits
+	return ContractOf(v.m, *d, o), o, cpus.Fits
 }
 
 // Without returns the view that would result if the given pods held nothing.
@@ -84,7 +85,7 @@ func (v *View) Without(uids ...UID) *View {
 			next.holds = append(next.holds, h)
 			continue
 		}
-		simple = simple && h.hold.Grade == pick.Own && h.hold.Apart == pick.Anywhere
+		simple = simple && h.hold.Policy == cpus.Exclusive && h.hold.Exclusive == cpus.NotExclusive
 		freed = freed.Union(h.hold.CPUs)
 	}
 	if !simple {
@@ -93,7 +94,7 @@ func (v *View) Without(uids ...UID) *View {
 	}
 	freed = freed.Minus(v.off)
 	for _, h := range next.holds {
-		if h.hold.Grade == pick.Own {
+		if h.hold.Policy == cpus.Exclusive {
 			freed = freed.Minus(h.hold.CPUs)
 		}
 	}
@@ -103,18 +104,18 @@ func (v *View) Without(uids ...UID) *View {
 }
 
 // With returns the view with one more pod. The pod gets the CPUs of its
-// contract. If the contract does not match the demand, for example the zero
-// Contract, With chooses CPUs. If the pod does not fit, With returns v.
-func (v *View) With(p Pod, c Contract) *View {
+// choice. If the choice does not match the request, for example the zero Choice,
+// With chooses CPUs. If the pod does not fit, With returns v.
+func (v *View) With(p Pod, c cpus.Choice) *View {
 	if v.m == nil || v.Has(p.UID) {
 		return v
 	}
-	if c.Topology != v.m.Hash() || !c.Matches(p.Demand) {
-		o, why := v.m.Fit(v.seats, p.Demand.Claim)
-		if why != pick.Fits {
+	if c.Topology != v.m.Hash() || !c.Matches(p.Request.Request) {
+		o, why := v.m.Fit(v.seats, p.Request.Request)
+		if why != cpus.Fits {
 			return v
 		}
-		c = ContractOf(v.m, p.Demand, o)
+		c = ContractOf(v.m, p.Request, o).Choice
 	}
 	return v.addHold(heldBy(p, c))
 }
@@ -145,8 +146,8 @@ func (v *View) Holds() []Held {
 	return all
 }
 
-func heldBy(p Pod, c Contract) held {
-	h := c.Hold(p.Demand)
+func heldBy(p Pod, c cpus.Choice) held {
+	h := c.Allocation(p.Request.Request)
 	return held{p.UID, &h}
 }
 

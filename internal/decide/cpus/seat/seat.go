@@ -20,6 +20,7 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/worker"
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -351,17 +352,17 @@ func (r *round) choose(c claim, have unit.CPUSet) unit.CPUSet {
 	}
 	free := c.may.Minus(r.taken)
 	all := r.Map.All()
-	for _, cpus := range [...]unit.CPUSet{r.oneOfEach(free, have), free} {
-		if cpus.Len() < c.cpus {
+	for _, set := range [...]unit.CPUSet{r.oneOfEach(free, have), free} {
+		if set.Len() < c.cpus {
 			continue // Fit finds that out, too, but it then looks for the reason
 		}
-		for _, from := range [...]unit.CPUSet{r.quietCPUs(cpus, have), cpus} {
+		for _, from := range [...]unit.CPUSet{r.quietCPUs(set, have), set} {
 			if from.Len() < c.cpus {
 				continue
 			}
 			seats := r.Map.Seats(all.Minus(from), 0, nil)
-			claim := pick.Claim{Grade: pick.Own, CPUs: c.cpus, Have: have.Intersect(from)}
-			if o, no := r.Map.Fit(seats, claim); no == pick.Fits {
+			request := cpus.Request{Policy: cpus.Exclusive, CPUs: c.cpus}
+			if o, no := r.Map.Resize(seats, request, have.Intersect(from)); no == cpus.Fits {
 				return o.CPUs
 			}
 		}

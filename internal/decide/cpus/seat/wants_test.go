@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/decide/cpus/hold"
-	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -51,7 +51,7 @@ func TestSeatsAvoidServicesThatAreNotCounted(t *testing.T) {
 		s.Knobs.Now[node.Knob{Cgroup: "db", File: node.FileCPUs}] = node.CPUs{Set: c.bound}
 		var own hold.Grants
 		if !c.shared.Empty() {
-			own.Shared = map[node.WorkloadID]pick.Hold{"web": {CPUs: c.shared}}
+			own.Shared = map[node.WorkloadID]cpus.Allocation{"web": {CPUs: c.shared}}
 		}
 		var use facts.Use
 		if c.counted {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -25,23 +26,23 @@ type Node struct {
 
 // A Sharer is a workload with seats or a pool.
 type Sharer struct {
-	Name    string
-	Request unit.MilliCPU
+	Name string
+	CPU  unit.MilliCPU
 }
 
 // SharerOf returns the sharer with a hold. It returns false if the workload
 // shares no CPUs.
-func SharerOf(name string, h pick.Hold) (Sharer, bool) {
-	return Sharer{Name: name, Request: h.Request}, h.Grade > pick.Own
+func SharerOf(name string, h cpus.Allocation) (Sharer, bool) {
+	return Sharer{Name: name, CPU: h.CPU}, h.Policy > cpus.Exclusive
 }
 
 // Explain returns the reason why a claim does not fit, with numbers. It returns
 // "" if the claim fits.
-func (n Node) Explain(c pick.Claim) string {
+func (n Node) Explain(c cpus.Request) string {
 	why, numbers := n.Numbers(c)
-	kind, _, found := strings.Cut(string(why), ": ")
+	kind, _, found := strings.Cut(why.Text(), ": ")
 	if numbers == "" || !found {
-		return string(why)
+		return why.Text()
 	}
 	return kind + ": " + numbers
 }
@@ -50,48 +51,48 @@ func (n Node) Explain(c pick.Claim) string {
 // it, such as "8 asked, 2 can be given: 8 open, of which 6 stay open for web,
 // which requests 5500m". There are no numbers if the claim fits or is for no
 // CPU.
-func (n Node) Numbers(c pick.Claim) (pick.Reason, string) {
+func (n Node) Numbers(c cpus.Request) (cpus.Code, string) {
 	u := n.Map.Sum(n.Seats)
 	why := u.Room(&c)
 	switch {
-	case why == pick.Fits || why == pick.NoDemand:
+	case why == cpus.Fits || why == cpus.NoDemand:
 		return why, ""
-	case c.Grade == pick.Own:
+	case c.Policy == cpus.Exclusive:
 		return why, n.own(&u, c, why)
 	}
 	return why, n.shared(&u, c, why)
 }
 
 // own returns the numbers for a claim for own CPUs.
-func (n Node) own(u *pick.Summary, c pick.Claim, why pick.Reason) string {
+func (n Node) own(u *pick.Summary, c cpus.Request, why cpus.Code) string {
 	asked := fmt.Sprintf("%d asked", c.CPUs)
 	switch c.Bind {
-	case pick.OnlyWhole:
+	case cpus.OnlyWhole:
 		asked += " as whole cores"
-	case pick.OnlySpread:
+	case cpus.OnlySpread:
 		asked += ", one of each core,"
 	}
-	if c.Within > pick.Machine {
+	if c.Within > cpus.Machine {
 		asked += " in " + c.Within.One()
 	}
 	if c.Fewest {
 		asked += " on the fewest NUMA nodes"
 	}
 	asked = strings.TrimSuffix(asked, ",")
-	if why == pick.NotWhole {
+	if why == cpus.NotWhole {
 		return asked + ", and " + sizes(n.Map)
 	}
 	open := n.Map.Open(n.Seats)
 	text := fmt.Sprintf("%s, %s can be given: %d open", asked, orNone(given(u, c)), open.Len())
 	switch c.Bind {
-	case pick.OnlyWhole:
+	case cpus.OnlyWhole:
 		if whole := onCores(n.Map, open, true); whole < open.Len() {
 			text += fmt.Sprintf(" (%d on whole cores)", whole)
 		}
-	case pick.OnlySpread:
+	case cpus.OnlySpread:
 		text += fmt.Sprintf(" (on %d cores)", onCores(n.Map, open, false))
 	}
-	any := pick.Claim{Grade: pick.Own, CPUs: open.Len() + 1}
+	any := cpus.Request{Policy: cpus.Exclusive, CPUs: open.Len() + 1}
 	if stay := open.Len() - given(u, any); stay > 0 {
 		text += fmt.Sprintf(", of which %d %s", stay, n.forWhom(stay))
 	}
@@ -101,8 +102,8 @@ func (n Node) own(u *pick.Summary, c pick.Claim, why pick.Reason) string {
 // given returns the largest number of own CPUs, below the number in the claim,
 // for which the claim would fit. It tries each number with the function that
 // decides.
-func given(u *pick.Summary, c pick.Claim) int {
-	for c.CPUs = min(c.CPUs, unit.MaxCPUs+1) - 1; c.CPUs > 0 && u.Room(&c) != pick.Fits; {
+func given(u *pick.Summary, c cpus.Request) int {
+	for c.CPUs = min(c.CPUs, unit.MaxCPUs+1) - 1; c.CPUs > 0 && u.Room(&c) != cpus.Fits; {
 		c.CPUs--
 	}
 	return max(c.CPUs, 0)
@@ -116,7 +117,7 @@ func (n Node) forWhom(stay int) string {
 	}
 	requests := unit.MilliCPU(0)
 	for _, s := range n.Sharers {
-		requests += s.Request
+		requests += s.CPU
 	}
 	if len(n.Sharers) == 0 || stay <= n.Seats.Keep() {
 		return verb + " open for work without own CPUs"
@@ -129,13 +130,13 @@ func (n Node) forWhom(stay int) string {
 }
 
 // shared returns the numbers for a claim for seats or a pool.
-func (n Node) shared(u *pick.Summary, c pick.Claim, why pick.Reason) string {
-	asked := fmt.Sprintf("a request of %v", c.Request)
-	if c.Grade == pick.Seated {
+func (n Node) shared(u *pick.Summary, c cpus.Request, why cpus.Code) string {
+	asked := fmt.Sprintf("a request of %v", c.CPU)
+	if c.Policy == cpus.Shared {
 		asked = fmt.Sprintf("%s for %s", countSeats(c.CPUs), asked)
 	}
 	place := ""
-	if c.Within > pick.Machine {
+	if c.Within > cpus.Machine {
 		asked += " in " + c.Within.One()
 		place = " in the best"
 	}
@@ -144,24 +145,24 @@ func (n Node) shared(u *pick.Summary, c pick.Claim, why pick.Reason) string {
 	for _, set := range n.Map.Pools(c.Within) {
 		best = max(best, set.Intersect(open).Len())
 	}
-	if why != pick.SeatsRequested && why != pick.PoolRequested {
+	if why != cpus.SharedRequested && why != cpus.PoolRequested {
 		return fmt.Sprintf("%s asked, %s open%s", asked, orNone(best), place)
 	}
 	requests := unit.MilliCPU(0)
 	for _, s := range n.Sharers {
-		requests += s.Request
+		requests += s.CPU
 	}
 	return fmt.Sprintf("%s asked, %v left%s: %d open, of which %s %s %v", asked, left(u, c), place, open.Len(), n.who(), request(len(n.Sharers)), requests)
 }
 
 // left returns the largest request, below the request of the claim, with which
 // a claim for seats or a pool would fit.
-func left(u *pick.Summary, c pick.Claim) unit.MilliCPU {
+func left(u *pick.Summary, c cpus.Request) unit.MilliCPU {
 	fits := func(request unit.MilliCPU) bool {
-		c.Request = request
-		return u.Room(&c) == pick.Fits
+		c.CPU = request
+		return u.Room(&c) == cpus.Fits
 	}
-	least, above := unit.MilliCPU(0), c.Request
+	least, above := unit.MilliCPU(0), c.CPU
 	for above-least > 1 {
 		if at := (least + above) / 2; fits(at) {
 			least = at
@@ -179,7 +180,7 @@ const mostNames = 3
 func (n Node) who() string {
 	all := slices.Clone(n.Sharers)
 	slices.SortFunc(all, func(a, b Sharer) int {
-		return cmp.Or(cmp.Compare(b.Request, a.Request), strings.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(b.CPU, a.CPU), strings.Compare(a.Name, b.Name))
 	})
 	var names []string
 	for _, s := range all {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -36,16 +37,16 @@ func set(t *testing.T, list string) unit.CPUSet {
 // work is a workload that holds CPUs.
 type work struct {
 	name, cpus, home string
-	grade            pick.Grade
+	grade            cpus.Policy
 	request          unit.MilliCPU
 }
 
 func nodeOf(t *testing.T, m *pick.Map, keep int, all ...work) Node {
 	t.Helper()
 	n := Node{Map: m}
-	var holds []pick.Hold
+	var holds []cpus.Allocation
 	for _, w := range all {
-		h := pick.Hold{Grade: w.grade, CPUs: set(t, w.cpus), Home: set(t, w.home), Request: w.request}
+		h := cpus.Allocation{Policy: w.grade, CPUs: set(t, w.cpus), Domain: set(t, w.home), CPU: w.request}
 		holds = append(holds, h)
 		if s, shares := SharerOf(w.name, h); shares {
 			n.Sharers = append(n.Sharers, s)
@@ -60,56 +61,56 @@ func nodeOf(t *testing.T, m *pick.Map, keep int, all ...work) Node {
 // work needs the rest.
 func TestEachReasonHasTheNumbersOfTheNode(t *testing.T) {
 	eight, four := machine(1, 2, 2, 2), machine(2, 1, 2, 2) // two L3 caches, or two NUMA nodes, of four CPUs
-	own := func(cpus string) work { return work{"db", cpus, "", pick.Own, 0} }
-	web := work{"shop/web", "4-5", "0-7", pick.Seated, 1500}
-	burst := work{"shop/burst", "0-7", "0-7", pick.Pooled, 4000}
+	own := func(set string) work { return work{"db", set, "", cpus.Exclusive, 0} }
+	web := work{"shop/web", "4-5", "0-7", cpus.Shared, 1500}
+	burst := work{"shop/burst", "0-7", "0-7", cpus.Pool, 4000}
 	for name, c := range map[string]struct {
 		m     *pick.Map
 		keep  int
 		works []work
-		claim pick.Claim
-		why   pick.Reason
+		claim cpus.Request
+		why   cpus.Code
 		want  string
 	}{
-		"too few are open": {eight, 1, []work{own("0-4")}, pick.Claim{Grade: pick.Own, CPUs: 4}, pick.TooFew,
+		"too few are open": {eight, 1, []work{own("0-4")}, cpus.Request{Policy: cpus.Exclusive, CPUs: 4}, cpus.TooFewOpen,
 			"no room for own CPUs: 4 asked, 2 can be given: 3 open, of which 1 stays open for work without own CPUs"},
-		"the last one": {eight, 1, nil, pick.Claim{Grade: pick.Own, CPUs: 8}, pick.LastOpen,
+		"the last one": {eight, 1, nil, cpus.Request{Policy: cpus.Exclusive, CPUs: 8}, cpus.LastOpen,
 			"no room for own CPUs: 8 asked, 7 can be given: 8 open, of which 1 stays open for work without own CPUs"},
-		"one burst pod blocks own CPUs": {eight, 1, []work{web, burst}, pick.Claim{Grade: pick.Own, CPUs: 4}, pick.NeededShared,
+		"one burst pod blocks own CPUs": {eight, 1, []work{web, burst}, cpus.Request{Policy: cpus.Exclusive, CPUs: 4}, cpus.NeededShared,
 			"no room for own CPUs: 4 asked, 2 can be given: 8 open, of which 6 stay open for shop/burst and shop/web, which request 5500m"},
-		"small requests in two caches": {eight, 1, []work{{"shop/web", "0-3", "0-3", pick.Seated, 500}, {"shop/api", "4-7", "4-7", pick.Seated, 500}}, pick.Claim{Grade: pick.Own, CPUs: 7}, pick.NeededShared,
+		"small requests in two caches": {eight, 1, []work{{"shop/web", "0-3", "0-3", cpus.Shared, 500}, {"shop/api", "4-7", "4-7", cpus.Shared, 500}}, cpus.Request{Policy: cpus.Exclusive, CPUs: 7}, cpus.NeededShared,
 			"no room for own CPUs: 7 asked, 6 can be given: 8 open, of which 2 stay open for shop/api and shop/web, which request 1000m in several places"},
-		"not in one NUMA node": {four, 0, []work{own("0,4")}, pick.Claim{Grade: pick.Own, CPUs: 4, Within: pick.NUMA}, pick.TooFewNear,
+		"not in one NUMA node": {four, 0, []work{own("0,4")}, cpus.Request{Policy: cpus.Exclusive, CPUs: 4, Within: cpus.NUMA}, cpus.TooFewNear,
 			"no room for own CPUs: 4 asked in one NUMA node, 3 can be given: 6 open"},
-		"on too many NUMA nodes": {four, 0, []work{own("0,4")}, pick.Claim{Grade: pick.Own, CPUs: 4, Fewest: true}, pick.TooManyNodes,
+		"on too many NUMA nodes": {four, 0, []work{own("0,4")}, cpus.Request{Policy: cpus.Exclusive, CPUs: 4, Fewest: true}, cpus.TooManyNodes,
 			"no room for own CPUs: 4 asked on the fewest NUMA nodes, 3 can be given: 6 open"},
-		"a part of a core": {eight, 0, nil, pick.Claim{Grade: pick.Own, CPUs: 3, Bind: pick.OnlyWhole}, pick.NotWhole,
+		"a part of a core": {eight, 0, nil, cpus.Request{Policy: cpus.Exclusive, CPUs: 3, Bind: cpus.OnlyWhole}, cpus.NotWhole,
 			"no room for own CPUs: 3 asked as whole cores, and a core has 2 CPUs"},
-		"halves of cores": {eight, 0, []work{own("0,2")}, pick.Claim{Grade: pick.Own, CPUs: 6, Bind: pick.OnlyWhole}, pick.TooFewWhole,
+		"halves of cores": {eight, 0, []work{own("0,2")}, cpus.Request{Policy: cpus.Exclusive, CPUs: 6, Bind: cpus.OnlyWhole}, cpus.TooFewWhole,
 			"no room for own CPUs: 6 asked as whole cores, 4 can be given: 6 open (4 on whole cores)"},
-		"few cores": {eight, 0, []work{own("0-1")}, pick.Claim{Grade: pick.Own, CPUs: 4, Bind: pick.OnlySpread}, pick.TooFewCores,
+		"few cores": {eight, 0, []work{own("0-1")}, cpus.Request{Policy: cpus.Exclusive, CPUs: 4, Bind: cpus.OnlySpread}, cpus.TooFewCores,
 			"no room for own CPUs: 4 asked, one of each core, 3 can be given: 6 open (on 3 cores)"},
-		"few CPUs for seats": {eight, 1, []work{own("0-4")}, pick.Claim{Grade: pick.Seated, CPUs: 4, Request: 500}, pick.TooFewSeats,
+		"few CPUs for seats": {eight, 1, []work{own("0-4")}, cpus.Request{Policy: cpus.Shared, CPUs: 4, CPU: 500}, cpus.TooFewShared,
 			"no room for seats: 4 seats for a request of 500m asked, 3 open"},
-		"few CPUs for the request of seats": {eight, 1, []work{own("0-4")}, pick.Claim{Grade: pick.Seated, CPUs: 2, Request: 3500}, pick.TooFewSeats,
+		"few CPUs for the request of seats": {eight, 1, []work{own("0-4")}, cpus.Request{Policy: cpus.Shared, CPUs: 2, CPU: 3500}, cpus.TooFewShared,
 			"no room for seats: 2 seats for a request of 3500m asked, 3 open"},
-		"seats in one NUMA node": {four, 1, []work{own("0-1,4")}, pick.Claim{Grade: pick.Seated, CPUs: 4, Request: 500, Within: pick.NUMA}, pick.TooFewSeatsNear,
+		"seats in one NUMA node": {four, 1, []work{own("0-1,4")}, cpus.Request{Policy: cpus.Shared, CPUs: 4, CPU: 500, Within: cpus.NUMA}, cpus.TooFewSharedNear,
 			"no room for seats: 4 seats for a request of 500m in one NUMA node asked, 3 open in the best"},
-		"others request the CPUs of the seats": {eight, 1, []work{web, burst}, pick.Claim{Grade: pick.Seated, CPUs: 2, Request: 3000}, pick.SeatsRequested,
+		"others request the CPUs of the seats": {eight, 1, []work{web, burst}, cpus.Request{Policy: cpus.Shared, CPUs: 2, CPU: 3000}, cpus.SharedRequested,
 			"no room for seats: 2 seats for a request of 3000m asked, 2500m left: 8 open, of which shop/burst and shop/web request 5500m"},
-		"others request the CPUs of the seats in one NUMA node": {four, 1, []work{{"a", "0-1", "0-3", pick.Seated, 3300}, {"b", "4-5", "4-7", pick.Seated, 3900}},
-			pick.Claim{Grade: pick.Seated, CPUs: 2, Request: 1500, Within: pick.NUMA}, pick.SeatsRequested,
+		"others request the CPUs of the seats in one NUMA node": {four, 1, []work{{"a", "0-1", "0-3", cpus.Shared, 3300}, {"b", "4-5", "4-7", cpus.Shared, 3900}},
+			cpus.Request{Policy: cpus.Shared, CPUs: 2, CPU: 1500, Within: cpus.NUMA}, cpus.SharedRequested,
 			"no room for seats: 2 seats for a request of 1500m in one NUMA node asked, 700m left in the best: 8 open, of which b and a request 7200m"},
-		"few CPUs for a pool": {eight, 1, []work{own("0-4")}, pick.Claim{Grade: pick.Pooled, Request: 4000}, pick.TooFewPooled,
+		"few CPUs for a pool": {eight, 1, []work{own("0-4")}, cpus.Request{Policy: cpus.Pool, CPU: 4000}, cpus.TooFewPool,
 			"no room for a pool: a request of 4000m asked, 3 open"},
-		"no CPU for a pool": {eight, 0, []work{own("0-7")}, pick.Claim{Grade: pick.Pooled}, pick.TooFewPooled,
+		"no CPU for a pool": {eight, 0, []work{own("0-7")}, cpus.Request{Policy: cpus.Pool}, cpus.TooFewPool,
 			"no room for a pool: a request of 0m asked, none open"},
-		"a pool in one NUMA node": {four, 1, []work{own("0,4")}, pick.Claim{Grade: pick.Pooled, Request: 3500, Within: pick.NUMA}, pick.TooFewPooledNear,
+		"a pool in one NUMA node": {four, 1, []work{own("0,4")}, cpus.Request{Policy: cpus.Pool, CPU: 3500, Within: cpus.NUMA}, cpus.TooFewPoolNear,
 			"no room for a pool: a request of 3500m in one NUMA node asked, 3 open in the best"},
-		"others request the CPUs of the pool": {eight, 1, []work{burst}, pick.Claim{Grade: pick.Pooled, Request: 4500}, pick.PoolRequested,
+		"others request the CPUs of the pool": {eight, 1, []work{burst}, cpus.Request{Policy: cpus.Pool, CPU: 4500}, cpus.PoolRequested,
 			"no room for a pool: a request of 4500m asked, 4000m left: 8 open, of which shop/burst requests 4000m"},
-		"nothing is demanded": {eight, 0, nil, pick.Claim{Grade: pick.Own}, pick.NoDemand, "the demand is for no CPU"},
-		"it fits":             {eight, 0, nil, pick.Claim{Grade: pick.Own, CPUs: 8}, pick.Fits, ""},
+		"nothing is demanded": {eight, 0, nil, cpus.Request{Policy: cpus.Exclusive}, cpus.NoDemand, "the demand is for no CPU"},
+		"it fits":             {eight, 0, nil, cpus.Request{Policy: cpus.Exclusive, CPUs: 8}, cpus.Fits, ""},
 	} {
 		n := nodeOf(t, c.m, c.keep, c.works...)
 		why, _ := n.Numbers(c.claim)
@@ -137,25 +138,25 @@ var canBeGiven = regexp.MustCompile(` (none|\d+) can be given`)
 // for one more must not. A text must be about the kind of its claim.
 func TestTheNumbersAreTrue(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(51, 52))
-	seen := map[pick.Reason]int{}
+	seen := map[cpus.Code]int{}
 	for range 3000 {
 		m := machine(1+rnd.IntN(2), 1+rnd.IntN(2), 1+rnd.IntN(3), 1+rnd.IntN(2))
 		n := Node{Map: m}
 		s := m.Seats(unit.CPUSet{}, rnd.IntN(3), nil)
-		claim := func() pick.Claim {
-			c := pick.Claim{
-				Grade: pick.Grade(1 + rnd.IntN(3)), CPUs: 1 + rnd.IntN(m.Len()), Within: []pick.Level{pick.Machine, pick.NUMA}[rnd.IntN(2)],
-				Bind: pick.Bind(rnd.IntN(5)), Fewest: rnd.IntN(4) == 0,
+		claim := func() cpus.Request {
+			c := cpus.Request{
+				Policy: cpus.Policy(1 + rnd.IntN(3)), CPUs: 1 + rnd.IntN(m.Len()), Within: []cpus.Level{cpus.Machine, cpus.NUMA}[rnd.IntN(2)],
+				Bind: cpus.Bind(rnd.IntN(5)), Fewest: rnd.IntN(4) == 0,
 			}
-			if c.Grade != pick.Own {
-				c.Request, c.Bind, c.Fewest = unit.MilliCPU(rnd.IntN(c.CPUs*1000)), 0, false
+			if c.Policy != cpus.Exclusive {
+				c.CPU, c.Bind, c.Fewest = unit.MilliCPU(rnd.IntN(c.CPUs*1000)), 0, false
 			}
 			return c
 		}
 		for range rnd.IntN(4) {
 			c := claim()
-			if o, why := m.Fit(s, c); why == pick.Fits {
-				h := c.Hold(o)
+			if o, why := m.Fit(s, c); why == cpus.Fits {
+				h := o.Allocation(c)
 				s = m.With(s, h)
 				if sharer, shares := SharerOf("w", h); shares {
 					n.Sharers = append(n.Sharers, sharer)
@@ -169,39 +170,39 @@ func TestTheNumbersAreTrue(t *testing.T) {
 		if why != fit {
 			t.Fatalf("%+v: %q, and the choice says %q", c, why, fit)
 		}
-		if why == pick.Fits {
+		if why == cpus.Fits {
 			continue
 		}
 		seen[why]++
-		kind := map[pick.Grade]string{pick.Own: "own CPUs", pick.Seated: "seats", pick.Pooled: "a pool"}[c.Grade]
-		if text := n.Explain(c); !strings.HasPrefix(text, "no room for "+kind+": ") || !strings.HasPrefix(string(why), "no room for "+kind+": ") {
+		kind := map[cpus.Policy]string{cpus.Exclusive: "own CPUs", cpus.Shared: "seats", cpus.Pool: "a pool"}[c.Policy]
+		if text := n.Explain(c); !strings.HasPrefix(text, "no room for "+kind+": ") || !strings.HasPrefix(why.Text(), "no room for "+kind+": ") {
 			t.Fatalf("%+v: %q", c, text)
 		}
 		u := m.Sum(s)
 		if found := canBeGiven.FindStringSubmatch(numbers); found != nil {
 			given, _ := strconv.Atoi(found[1]) // none: 0
 			for less := c; less.CPUs > given; less.CPUs-- {
-				if u.Room(&less) == pick.Fits {
+				if u.Room(&less) == cpus.Fits {
 					t.Fatalf("%+v: %q, and %d fit", c, numbers, less.CPUs)
 				}
 			}
 			if some := c; given > 0 {
-				if some.CPUs = given; u.Room(&some) != pick.Fits {
+				if some.CPUs = given; u.Room(&some) != cpus.Fits {
 					t.Fatalf("%+v: %q, and %d do not fit", c, numbers, given)
 				}
 			}
 		}
-		if _, after, found := strings.Cut(numbers, " asked, "); found && (why == pick.SeatsRequested || why == pick.PoolRequested) {
+		if _, after, found := strings.Cut(numbers, " asked, "); found && (why == cpus.SharedRequested || why == cpus.PoolRequested) {
 			text, _, _ := strings.Cut(after, "m left")
 			left, err := strconv.Atoi(text)
 			if err != nil {
 				t.Fatalf("%q", numbers)
 			}
 			some := c
-			some.Request = unit.MilliCPU(left)
+			some.CPU = unit.MilliCPU(left)
 			more := c
-			more.Request = unit.MilliCPU(left + 1)
-			if left > 0 && u.Room(&some) != pick.Fits || u.Room(&more) == pick.Fits || len(n.Sharers) == 0 {
+			more.CPU = unit.MilliCPU(left + 1)
+			if left > 0 && u.Room(&some) != cpus.Fits || u.Room(&more) == cpus.Fits || len(n.Sharers) == 0 {
 				t.Fatalf("%+v: %q with %d sharers", c, numbers, len(n.Sharers))
 			}
 		}

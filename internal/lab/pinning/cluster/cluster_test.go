@@ -214,7 +214,7 @@ func fakeKubectl(t *testing.T, b *bench, script string) {
 func TestTheReportOfTheNodeSaysWhichCPUsItGives(t *testing.T) {
 	b := benchOn(t, 8)
 	fakeKubectl(t, b, `echo '{"status":{"cpus":{"caches":[{"cpus":"0-3"},{"cpus":"4-7"}],"reserved":"0","keep":2,
-"held":[{"uid":"u","grade":"own","cpus":"4-5"},{"uid":"v","grade":"pool","cpus":"0-3"}]}}}'`)
+"held":[{"uid":"u","policy":"exclusive","cpus":"4-5"},{"uid":"v","policy":"pool","cpus":"0-3"}]}}}'`)
 	c, err := readCPUs(t.Context(), b.space.Client, "a")
 	if err != nil || c.why != "" || c.keep != 2 || len(c.pools) != 2 || c.open.String() != "1-7" || c.owned.String() != "4-5" {
 		t.Errorf("%+v: %v", c, err)
@@ -239,15 +239,15 @@ func TestPodsMustHoldWhatTheirModeGives(t *testing.T) {
 		held string
 		says string // empty: they have it
 	}{
-		"own CPUs":            {pinning.Pinned, `{"uid":"u","grade":"own","cpus":"4-5"},{"uid":"v","grade":"own","cpus":"6-7"}`, ""},
-		"one has none":        {pinning.PinnedQuota, `{"uid":"u","grade":"own","cpus":"4-5"}`, "a pod has no CPUs of its own: no room"},
-		"seats":               {pinning.PinnedQuota, `{"uid":"u","grade":"own","cpus":"4-5"},{"uid":"v","grade":"seats","cpus":"6-7"}`, "CPUs 6-7 as seats"},
-		"too few":             {pinning.Pinned, `{"uid":"u","grade":"own","cpus":"4"},{"uid":"v","grade":"own","cpus":"6-7"}`, "CPUs 4, not 2 that no other pod has"},
-		"the same CPUs":       {pinning.Pinned, `{"uid":"u","grade":"own","cpus":"4-5"},{"uid":"v","grade":"own","cpus":"5-6"}`, "CPUs 5-6, not 2 that no other pod has"},
-		"pools":               {pinning.StaticBurst, `{"uid":"u","grade":"pool","cpus":"0-3"},{"uid":"v","grade":"pool","cpus":"0-3"}`, ""},
-		"own, and not a pool": {pinning.StaticBurst, `{"uid":"u","grade":"own","cpus":"0-3"},{"uid":"v","grade":"pool","cpus":"0-3"}`, "CPUs 0-3 as own"},
-		"shared":              {pinning.Shared, `{"uid":"x","grade":"own","cpus":"0-3"}`, ""},
-		"a profile adds LSR":  {pinning.SharedFree, `{"uid":"v","grade":"own","cpus":"0-1"}`, "gave a pod CPUs 0-1 (own), although"},
+		"own CPUs":            {pinning.Pinned, `{"uid":"u","policy":"exclusive","cpus":"4-5"},{"uid":"v","policy":"exclusive","cpus":"6-7"}`, ""},
+		"one has none":        {pinning.PinnedQuota, `{"uid":"u","policy":"exclusive","cpus":"4-5"}`, "a pod has no CPUs of its own: no room"},
+		"seats":               {pinning.PinnedQuota, `{"uid":"u","policy":"exclusive","cpus":"4-5"},{"uid":"v","policy":"shared","cpus":"6-7"}`, "CPUs 6-7 as shared"},
+		"too few":             {pinning.Pinned, `{"uid":"u","policy":"exclusive","cpus":"4"},{"uid":"v","policy":"exclusive","cpus":"6-7"}`, "CPUs 4, not 2 that no other pod has"},
+		"the same CPUs":       {pinning.Pinned, `{"uid":"u","policy":"exclusive","cpus":"4-5"},{"uid":"v","policy":"exclusive","cpus":"5-6"}`, "CPUs 5-6, not 2 that no other pod has"},
+		"pools":               {pinning.StaticBurst, `{"uid":"u","policy":"pool","cpus":"0-3"},{"uid":"v","policy":"pool","cpus":"0-3"}`, ""},
+		"own, and not a pool": {pinning.StaticBurst, `{"uid":"u","policy":"exclusive","cpus":"0-3"},{"uid":"v","policy":"pool","cpus":"0-3"}`, "CPUs 0-3 as exclusive"},
+		"shared":              {pinning.Shared, `{"uid":"x","policy":"exclusive","cpus":"0-3"}`, ""},
+		"a profile adds LSR":  {pinning.SharedFree, `{"uid":"v","policy":"exclusive","cpus":"0-1"}`, "gave a pod CPUs 0-1 (exclusive), although"},
 	} {
 		b := benchOn(t, 8)
 		fakeKubectl(t, b, `echo '{"status":{"cpus":{"caches":[{"cpus":"0-7"}],"refused":[{"uid":"v","why":"no room"}],"held":[`+c.held+`]}}}'`)

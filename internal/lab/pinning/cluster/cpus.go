@@ -8,6 +8,7 @@ import (
 
 	"tenon.sh/tenon/internal/lab/kubectl"
 	"tenon.sh/tenon/internal/lab/pinning"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -16,20 +17,18 @@ type nodeReport struct {
 	Status struct {
 		Reported time.Time
 		CPUs     *struct {
-			Caches            []struct{ CPUs string }
-			Reserved, Manager string
-			Keep              int
-			Held              []struct{ UID, Grade, CPUs string }
-			Refused           []struct{ UID, Why string }
+			Caches   []struct{ CPUs unit.CPUSet }
+			Reserved unit.CPUSet
+			Manager  string
+			Keep     int
+			Held     []struct {
+				UID string
+				cpus.Allocation
+			}
+			Refused []struct{ UID, Why string }
 		} `json:"cpus"`
 	}
 }
-
-// The grades of held CPUs (docs/scheduling.md).
-const (
-	gradeOwn  = "own"
-	gradePool = "pool"
-)
 
 // oldReport is the age from which a report is too old to count. tenond writes a
 // report at least once a minute.
@@ -63,27 +62,14 @@ func readCPUs(ctx context.Context, k kubectl.Client, node string) (nodeCPUs, err
 		c.why = fmt.Sprintf("the last report of tenond on node %s is %v old", node, age.Round(time.Second))
 		return c, nil
 	}
-	reserved, err := unit.ParseCPUSet(r.Status.CPUs.Reserved)
-	if err != nil {
-		return c, fmt.Errorf("reserved CPUs of node %s: %w", node, err)
-	}
 	for _, cache := range r.Status.CPUs.Caches {
-		cpus, err := unit.ParseCPUSet(cache.CPUs)
-		if err != nil {
-			return c, fmt.Errorf("CPUs of node %s: %w", node, err)
-		}
-		c.open = c.open.Union(cpus.Minus(reserved))
-		c.pools = append(c.pools, cpus)
+		c.open = c.open.Union(cache.CPUs.Minus(r.Status.CPUs.Reserved))
+		c.pools = append(c.pools, cache.CPUs)
 	}
 	for _, h := range r.Status.CPUs.Held {
-		if h.Grade != gradeOwn {
-			continue
+		if h.Policy == cpus.Exclusive {
+			c.owned = c.owned.Union(h.CPUs)
 		}
-		cpus, err := unit.ParseCPUSet(h.CPUs)
-		if err != nil {
-			return c, fmt.Errorf("CPUs of pod %s: %w", h.UID, err)
-		}
-		c.owned = c.owned.Union(cpus)
 	}
 	c.keep = r.Status.CPUs.Keep
 	return c, nil
@@ -126,33 +112,29 @@ func (b *bench) held(ctx context.Context, m pinning.Mode, limit int, uids []stri
 		return h, errors.New("tenond no longer reports the CPUs of node " + b.node.Name)
 	}
 	for _, uid := range uids {
-		grade, cpus := "", unit.CPUSet{}
+		var has cpus.Allocation
 		for _, held := range r.Status.CPUs.Held {
-			if held.UID != uid {
-				continue
+			if held.UID == uid {
+				has = held.Allocation
 			}
-			if cpus, err = unit.ParseCPUSet(held.CPUs); err != nil {
-				return h, fmt.Errorf("CPUs of pod %s: %w", uid, err)
-			}
-			grade = held.Grade
 		}
 		switch {
-		case !givesCPUs(m) && grade == "":
+		case !givesCPUs(m) && has.Policy == 0:
 		case !givesCPUs(m):
-			h.why = fmt.Sprintf("tenond gave a pod CPUs %v (%s), although the mode does not ask for any", cpus, grade)
-		case grade == "":
+			h.why = fmt.Sprintf("tenond gave a pod CPUs %v (%s), although the mode does not ask for any", has.CPUs, has.Policy)
+		case has.Policy == 0:
 			h.why = "a pod has no CPUs of its own"
 			for _, p := range r.Status.CPUs.Refused {
 				if p.UID == uid {
 					h.why += ": " + p.Why
 				}
 			}
-		case m == pinning.StaticBurst && grade != gradePool, m != pinning.StaticBurst && grade != gradeOwn:
-			h.why = fmt.Sprintf("a pod has CPUs %v as %s", cpus, grade)
-		case m != pinning.StaticBurst && (cpus.Len() != limit || !cpus.Intersect(h.all).Empty()):
-			h.why = fmt.Sprintf("a pod has CPUs %v, not %d that no other pod has", cpus, limit)
+		case m == pinning.StaticBurst && has.Policy != cpus.Pool, m != pinning.StaticBurst && has.Policy != cpus.Exclusive:
+			h.why = fmt.Sprintf("a pod has CPUs %v as %s", has.CPUs, has.Policy)
+		case m != pinning.StaticBurst && (has.CPUs.Len() != limit || !has.CPUs.Intersect(h.all).Empty()):
+			h.why = fmt.Sprintf("a pod has CPUs %v, not %d that no other pod has", has.CPUs, limit)
 		}
-		h.all = h.all.Union(cpus)
+		h.all = h.all.Union(has.CPUs)
 	}
 	return h, nil
 }

@@ -7,6 +7,7 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/lab/pinning"
 	"tenon.sh/tenon/internal/lab/testbed"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -108,7 +109,7 @@ func whyUseless(m pinning.Mode, t node.Topology, all unit.CPUSet, n, limit int) 
 // core. The next core is in another L3 cache, as far away as possible.
 func worst(t node.Topology, all unit.CPUSet, n, limit int) []unit.CPUSet {
 	m := pick.Compile(t)
-	caches := m.Pools(pick.L3)
+	caches := m.Pools(cpus.L3)
 	cores := make([][]unit.CPUSet, len(caches)) // of each cache
 	for _, core := range pick.Cores(m) {
 		i := slices.IndexFunc(caches, func(c unit.CPUSet) bool { return c.Contains(core) })
@@ -149,7 +150,7 @@ func strain(t node.Topology, sets []unit.CPUSet) (siblings, caches int) {
 			siblings++
 		}
 	}
-	for _, cache := range pick.Compile(t).Pools(pick.L3) {
+	for _, cache := range pick.Compile(t).Pools(cpus.L3) {
 		for _, s := range sets {
 			if !s.Intersect(cache).Empty() {
 				caches++
