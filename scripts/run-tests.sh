@@ -45,6 +45,7 @@ trap 'rm -rf "$dir"' EXIT
 mkdir -p "${log%/*}"
 printf '#!/bin/sh\n[ $# -gt 0 ] || set --%s\nexec%s "$@"\n' "$(printf ' %q' "${first[@]}")" "$(printf ' %q' "$@")" >"$dir/command"
 chmod +x "$dir/command"
+trap : INT TERM HUP # they end the tests; what came of them until then is still counted
 sum() { CGO_ENABLED=0 GOFLAGS=-trimpath "$go" run "$gotestsum" --raw-command --no-color --ignore-non-json-output-lines "$@"; }
 sum --format pkgname-and-test-fails --hide-summary skipped --jsonfile "$dir/json" --junitfile "${log%.log}.xml" "${again[@]}" -- "$dir/command"
 status=$?
