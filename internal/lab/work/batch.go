@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -26,8 +27,38 @@ var (
 	CompilerProgram = Program{Name: "cc", Packages: "apt install gcc libc6-dev | dnf install gcc | apk add gcc musl-dev", Version: []string{"--version"}}
 )
 
-// BatchWorks lists the kinds of batch work that a user can choose by name.
-var BatchWorks = []string{"ffmpeg", "xz", "compile", "memory"}
+// batchKinds lists the batch work that a user can choose by name: the unit of its
+// progress, and what starts it. dir is a directory of the lab. The first is the
+// default, which the experiment starts by itself.
+var batchKinds = []struct {
+	name, unit string
+	argv       func(s *testbed.Site, dir string) ([]string, error)
+}{
+	{name: "ffmpeg", unit: "frames"},
+	{"xz", "MiB", func(s *testbed.Site, _ string) ([]string, error) {
+		path, err := XZProgram.Find()
+		return s.Child("xz", path), err
+	}},
+	{"compile", "files", func(_ *testbed.Site, dir string) ([]string, error) {
+		path, err := CompilerProgram.Find()
+		if err != nil {
+			return nil, err
+		}
+		source := filepath.Join(dir, "unit.c")
+		return []string{"/bin/sh", "-c", `n=0; while "$1" -O2 -c -o "$2.o" "$2"; do n=$((n+1)); echo work $n; done`, "compile", path, source}, os.WriteFile(source, sourceText(), 0o644)
+	}},
+	{"memory", "MiB", func(s *testbed.Site, _ string) ([]string, error) {
+		return s.Child("memory", unit.Bytes(memorySize).String()), nil
+	}},
+}
+
+// BatchWorks lists the batch work that a user can choose by name.
+var BatchWorks = func() (names []string) {
+	for _, k := range batchKinds {
+		names = append(names, k.name)
+	}
+	return names
+}()
 
 // workLine matches the lines with which batch work prints its progress. ffmpeg
 // prints it in another form.
@@ -51,26 +82,16 @@ type Work struct {
 	Unit string
 }
 
-// FindWork returns batch work. command is the name of a kind, or a shell
-// command of the user. dir is a directory of the lab.
-func FindWork(s *testbed.Site, command string, line *regexp.Regexp, dir string) (Work, error) {
-	w := Work{Name: command, Line: workLine, Unit: "MiB"}
-	switch command {
-	case "xz":
-		path, err := XZProgram.Find()
-		w.Argv = s.Child("xz", path)
-		return w, err
-	case "memory":
-		w.Argv = s.Child("memory", unit.Bytes(memorySize).String())
-		return w, nil
-	case "compile":
-		path, err := CompilerProgram.Find()
-		if err != nil {
-			return w, err
+// FindWork returns batch work. command is one of BatchWorks, or a shell command of
+// the user. dir is a directory of the lab.
+func FindWork(s *testbed.Site, command string, line *regexp.Regexp, dir string) (w Work, err error) {
+	if i := slices.Index(BatchWorks, command); i >= 0 {
+		w = Work{Name: command, Unit: batchKinds[i].unit}
+		if argv := batchKinds[i].argv; argv != nil {
+			w.Line = workLine
+			w.Argv, err = argv(s, dir)
 		}
-		source := filepath.Join(dir, "unit.c")
-		w.Unit, w.Argv = "files", []string{"/bin/sh", "-c", `n=0; while "$1" -O2 -c -o "$2.o" "$2"; do n=$((n+1)); echo work $n; done`, "compile", path, source}
-		return w, os.WriteFile(source, sourceText(), 0o644)
+		return w, err
 	}
 	w = Work{Name: programOf(command), Argv: shell(command), Line: line, Unit: "CPU s"}
 	if line != nil {

@@ -110,7 +110,7 @@ func (n NGINX) args() []string {
 func (n NGINX) URL() string { return "http://" + n.Address + "/" }
 
 func (n NGINX) service() Service {
-	return Service{Name: "nginx", Argv: n.args(), URL: n.URL(), address: n.Address, before: n.Before}
+	return Service{Child: testbed.Child{Name: "nginx", Argv: n.args(), Before: n.Before}, URL: n.URL(), address: n.Address}
 }
 
 // Start starts nginx in its cgroup and waits until it answers.

@@ -49,7 +49,7 @@ func preparePostgres(ctx context.Context, in *testbed.Site, at place) (s Service
 		err = os.Mkdir(data, 0o700)
 	}
 	if err == nil && os.Geteuid() == 0 { // the server refuses to run as root
-		s.user = &syscall.Credential{Uid: ownsNothing, Gid: ownsNothing}
+		s.User = &syscall.Credential{Uid: ownsNothing, Gid: ownsNothing}
 		err = os.Chown(data, ownsNothing, ownsNothing)
 	}
 	path := at.path
@@ -57,11 +57,11 @@ func preparePostgres(ctx context.Context, in *testbed.Site, at place) (s Service
 		path, err = filepath.EvalSymlinks(path)
 	}
 	if err == nil {
-		_, err = in.Await(ctx, testbed.Child{Name: "initdb", User: s.user, Argv: []string{
+		_, err = in.Await(ctx, testbed.Child{Name: "initdb", User: s.User, Argv: []string{
 			filepath.Join(filepath.Dir(path), "initdb"), "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"}})
 	}
 	if err == nil {
-		_, err = in.Await(ctx, testbed.Child{Name: "postgres --single", User: s.user,
+		_, err = in.Await(ctx, testbed.Child{Name: "postgres --single", User: s.User,
 			Argv:  []string{path, "--single", "-D", data, "-F", "-c", "exit_on_error=on", "-c", "log_min_messages=fatal", "postgres"},
 			Stdin: strings.NewReader(fmt.Sprintf("CREATE ROLE %[1]s LOGIN\nCREATE DATABASE %[1]s OWNER %[1]s\nALTER ROLE postgres NOLOGIN\n", postgresRole))})
 	}

@@ -13,7 +13,7 @@ var RedisProgram = Program{Name: "redis-server", Packages: "apt install redis-se
 // redisKind is a Redis that keeps nothing on disk.
 var redisKind = Kind{Name: "redis", Scheme: "redis", Program: RedisProgram, Prepare: func(_ context.Context, _ *testbed.Site, at place) (Service, error) {
 	return Service{
-		Argv: []string{at.path, "--bind", at.host, "--port", strconv.Itoa(at.port), "--save", "", "--appendonly", "no", "--daemonize", "no", "--loglevel", "warning"},
-		URL:  "redis://" + at.address(),
+		Child: testbed.Child{Argv: []string{at.path, "--bind", at.host, "--port", strconv.Itoa(at.port), "--save", "", "--appendonly", "no", "--daemonize", "no", "--loglevel", "warning"}},
+		URL:   "redis://" + at.address(),
 	}, nil
 }}

@@ -67,19 +67,15 @@ const serviceStart = 30 * time.Second
 
 // A Service is a program under load.
 type Service struct {
-	Name string
-	Argv []string
-	URL  string // the address to which the load is sent; empty: the load is a command
+	testbed.Child
+	URL string // the address to which the load is sent; empty: the load is a command
 	// Ready is a shell command that ends with status 0 if the service is ready.
 	// If it is empty, the service is ready when URL answers.
-	Ready   string
-	Session bool // see testbed.Child
+	Ready string
 
-	address string              // where it listens, if the lab chose that
-	before  func(pid int) error // see testbed.Child
-	user    *syscall.Credential // see testbed.Child
-	fill    []string            // SQL statements at each start
-	end     syscall.Signal      // ends the service; 0: SIGTERM
+	address string         // where it listens, if the lab chose that
+	fill    []string       // SQL statements at each start
+	end     syscall.Signal // ends the service; 0: SIGTERM
 }
 
 // FindService returns a service. command is the name of a service, or a shell
@@ -88,7 +84,7 @@ type Service struct {
 func FindService(ctx context.Context, in *testbed.Site, command string, port, threads, connections int) (s Service, version string, err error) {
 	k := kindOf(command)
 	if k.Prepare == nil {
-		return Service{Name: programOf(command), Argv: shell(command)}, "", nil
+		return Service{Child: testbed.Child{Name: programOf(command), Argv: shell(command)}}, "", nil
 	}
 	at := place{host: loopback, threads: threads, connections: connections}
 	if at.port, err = freePort(port); err != nil {
@@ -166,7 +162,8 @@ func (s Service) Start(ctx context.Context, in testbed.Groups, group node.Cgroup
 			return nil, err
 		}
 	}
-	p, err := testbed.Start(in, testbed.Child{Name: s.Name, Argv: s.Argv, Group: group, CPUs: cpus, Session: s.Session, User: s.user, Before: s.before})
+	s.Group, s.CPUs = group, cpus
+	p, err := testbed.Start(in, s.Child)
 	if err != nil {
 		return nil, err
 	}

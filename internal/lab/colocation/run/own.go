@@ -71,11 +71,9 @@ func (b *environment) findWorkloads(ctx context.Context) error {
 		line = regexp.MustCompile(b.Workloads.WorkRegexp)
 	}
 	for _, name := range b.Workloads.Batch {
-		w := work.Work{Name: name, Unit: "frames"}
-		if name != "ffmpeg" {
-			if w, err = work.FindWork(b.Site, name, line, dir); err != nil {
-				return err
-			}
+		w, err := work.FindWork(b.Site, name, line, dir)
+		if err != nil {
+			return err
 		}
 		b.works = append(b.works, w)
 	}
