@@ -12,7 +12,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -66,20 +68,58 @@ func Manifest(objects []Object) string {
 // plugin, may hold the output open after kubectl has ended.
 const pipePatience = time.Second
 
+// A Reason is the reason for which the API server refuses a command
+// (metav1.StatusReason). The error of the command wraps it.
+type Reason string
+
+// The reasons that the lab tells apart.
+const (
+	NotFound      Reason = "NotFound"
+	AlreadyExists Reason = "AlreadyExists"
+	Conflict      Reason = "Conflict"
+)
+
+func (r Reason) Error() string { return string(r) }
+
+// serverReason matches the beginning of what kubectl says when the API server refuses.
+var serverReason = regexp.MustCompile(`(?m)^Error from server \((\w+)\)`)
+
+// A failure is the error of a command for which the API server gave a reason.
+type failure struct {
+	error
+	reason Reason
+}
+
+func (f failure) Unwrap() []error { return []error{f.error, f.reason} }
+
+// failed returns the error of a command, with what the command said.
+func failed(args []string, err error, said []byte) error {
+	err = fmt.Errorf("kubectl %s: %w%s", strings.Join(args, " "), err, testbed.QuoteOutput(said))
+	if m := serverReason.FindSubmatch(said); m != nil {
+		return failure{err, Reason(m[1])}
+	}
+	return err
+}
+
+// command returns a command that has not started yet.
+func (k Client) command(ctx context.Context, args []string) (cmd *exec.Cmd, said *bytes.Buffer) {
+	cmd, said = exec.CommandContext(ctx, k.Path, slices.Concat(k.Args, args)...), &bytes.Buffer{}
+	cmd.Stderr, cmd.WaitDelay = said, pipePatience
+	return cmd, said
+}
+
 // Do runs a command with a text as its standard input.
 func (k Client) Do(ctx context.Context, in string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, k.Path, append(append([]string{}, k.Args...), args...)...)
+	cmd, said := k.command(ctx, args)
 	cmd.Stdin = strings.NewReader(in)
-	cmd.WaitDelay = pipePatience
-	var out, complaint bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &complaint
-	if err := cmd.Run(); err != nil {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		return nil, fmt.Errorf("kubectl %s: %w%s", strings.Join(args, " "), err, testbed.QuoteOutput(complaint.Bytes()))
+	out, err := cmd.Output()
+	switch {
+	case err == nil:
+		return out, nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
 	}
-	return out.Bytes(), nil
+	return nil, failed(args, err, said.Bytes())
 }
 
 // Get reads an object into v.
@@ -127,9 +167,7 @@ func (k Client) Watch(ctx context.Context, see func(line string) (done bool, err
 func (k Client) watchOnce(ctx context.Context, see func(string) (bool, error), args []string) (done bool, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	cmd := exec.CommandContext(ctx, k.Path, append(append([]string{}, k.Args...), args...)...)
-	var complaint bytes.Buffer
-	cmd.Stderr, cmd.WaitDelay = &complaint, pipePatience
+	cmd, said := k.command(ctx, args)
 	// A watch never ends by itself. If this process is killed, the kernel kills
 	// the command, because the thread that started it ends.
 	runtime.LockOSThread()
@@ -140,7 +178,7 @@ func (k Client) watchOnce(ctx context.Context, see func(string) (bool, error), a
 		return false, err
 	}
 	if err := cmd.Start(); err != nil {
-		return false, fmt.Errorf("kubectl %s: %w", strings.Join(args, " "), err)
+		return false, failed(args, err, nil)
 	}
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
@@ -153,10 +191,10 @@ func (k Client) watchOnce(ctx context.Context, see func(string) (bool, error), a
 	if err := lines.Err(); err != nil { // the program would wait until its output is read
 		stop()
 		_ = cmd.Wait()
-		return false, fmt.Errorf("kubectl %s: read its output: %w", strings.Join(args, " "), err)
+		return false, failed(args, fmt.Errorf("read its output: %w", err), nil)
 	}
 	if err := cmd.Wait(); err != nil {
-		return false, fmt.Errorf("kubectl %s: %w%s", strings.Join(args, " "), err, testbed.QuoteOutput(complaint.Bytes()))
+		return false, failed(args, err, said.Bytes())
 	}
 	return false, nil
 }
@@ -187,7 +225,7 @@ func (k Client) Open(pod, script string) (_ *Shell, err error) {
 	defer outWrite.Close()
 	s := &Shell{in: in, out: out, lines: bufio.NewScanner(out)}
 	s.lines.Buffer(nil, 1<<20) // /proc/stat has one long line with all interrupts
-	argv := append(append([]string{k.Path}, k.Args...), "exec", "-i", pod, "--", "sh", "-c", script)
+	argv := slices.Concat([]string{k.Path}, k.Args, []string{"exec", "-i", pod, "--", "sh", "-c", script})
 	if s.Process, err = testbed.Start(testbed.NoGroups{}, testbed.Child{Name: "the shell in pod " + pod, Argv: argv, Stdin: inRead, Stdout: outWrite}); err != nil {
 		in.Close()
 		out.Close()

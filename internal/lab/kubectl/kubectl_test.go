@@ -135,3 +135,20 @@ func TestAWatchEndsAtALineThatIsTooLong(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// TestTheReasonOfTheServerIsACode checks that the error of a command wraps the reason
+// that the API server gives, and no word of another message.
+func TestTheReasonOfTheServerIsACode(t *testing.T) {
+	for said, want := range map[string]Reason{
+		`Error from server (NotFound): leases.coordination.k8s.io "tenon-lab" not found`:     NotFound,
+		`warning: old\nError from server (AlreadyExists): error when creating "STDIN": x`:    AlreadyExists,
+		`Error from server (InternalError): failed calling webhook "NotFound": (NotFound) x`: "InternalError",
+		`error: unknown flag (NotFound)`: "",
+	} {
+		_, err := fake(t, "printf '"+said+"' >&2; exit 1").Do(t.Context(), "", "get", "lease")
+		var got Reason
+		if errors.As(err, &got); err == nil || got != want || !strings.Contains(err.Error(), "kubectl get lease: exit status 1: ") {
+			t.Errorf("%q: reason %q, want %q; error %v", said, got, want, err)
+		}
+	}
+}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 	"time"
 )
@@ -72,7 +71,7 @@ func (k Client) hold(ctx context.Context, namespace string, times leaseTimes, te
 	for taken := false; !taken; {
 		l.renewed = time.Now().Round(0)
 		_, err := k.Do(ctx, Manifest([]Object{l.object(l.renewed, "")}), "create", "-f", "-")
-		if err != nil && strings.Contains(err.Error(), "AlreadyExists") {
+		if errors.Is(err, AlreadyExists) {
 			taken, err = l.takeOver(ctx, tell)
 		} else {
 			taken = err == nil
@@ -107,7 +106,7 @@ func microTime(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:0
 
 func (l *Lease) read(ctx context.Context) (o leaseObject, exists bool, err error) {
 	err = l.client.Get(ctx, &o, "lease", leaseName)
-	if err != nil && strings.Contains(err.Error(), "NotFound") {
+	if errors.Is(err, NotFound) {
 		return o, false, nil
 	}
 	return o, err == nil, err
@@ -138,7 +137,7 @@ func (l *Lease) takeOver(ctx context.Context, tell func(string, ...any)) (taken 
 	}
 	l.renewed = time.Now().Round(0)
 	_, err = l.client.Do(ctx, Manifest([]Object{l.object(l.renewed, was.Metadata.ResourceVersion)}), "replace", "-f", "-")
-	if err != nil && strings.Contains(err.Error(), "Conflict") {
+	if errors.Is(err, Conflict) {
 		return false, l.refusal(was.Spec.HolderIdentity)
 	}
 	return err == nil, err

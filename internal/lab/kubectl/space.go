@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -60,7 +59,7 @@ func (s *Space) Enter(ctx context.Context) error {
 	switch err := s.Get(ctx, &space, "namespace", s.Namespace); {
 	case err == nil:
 		s.made = space.Metadata.Labels[labLabel] == s.Experiment
-	case strings.Contains(err.Error(), "NotFound"):
+	case errors.Is(err, NotFound):
 		s.created, s.made = true, true
 	default:
 		return err
