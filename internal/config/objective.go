@@ -20,12 +20,12 @@ type Objective struct {
 // Node returns the objective for the policies.
 func (o Objective) Node() node.Objective { return node.Objective{RunQueueDelay: o.RunQueueDelay} }
 
-// Pods is objective-config of the ConfigMap: objectives of pods by selector.
+// PodObjectives is objective-config of the ConfigMap: objectives of pods by selector.
 type PodObjectives struct {
 	Objectives []ObjectiveEntry `json:"objectives,omitempty" strict:"yes"`
 }
 
-// An Entry states the objective of the latency-sensitive pods that it selects.
+// An ObjectiveEntry states the objective of the latency-sensitive pods that it selects.
 type ObjectiveEntry struct {
 	Name node.Maybe[string] `json:"name,omitzero"`
 	// Namespaces and PodSelector select pods. If one of them is empty, it selects

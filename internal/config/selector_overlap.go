@@ -23,7 +23,7 @@ func (s Selector) Overlaps(other Selector) bool {
 	return true
 }
 
-// values describes the possible values of a label.
+// selectorValues describes the possible values of a label.
 type selectorValues struct {
 	listed       bool     // only the values of in are possible
 	in, out      []string // possible values, and impossible values

@@ -22,7 +22,7 @@ const lower, upper, digits = "abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRST
 // rules of the API server (k8s.io/apimachinery/pkg/api/validate/content).
 func IsNamespace(s string) bool { return isWord(s, lower+digits, "-") }
 
-// IsKey reports whether a label can have the key s.
+// IsLabelKey reports whether a label can have the key s.
 func IsLabelKey(s string) bool {
 	prefix, name, prefixed := strings.Cut(s, "/")
 	if !prefixed {
@@ -31,7 +31,7 @@ func IsLabelKey(s string) bool {
 	return isDNSName(prefix) && isLabelWord(name)
 }
 
-// IsValue reports whether a label can have the value s.
+// isLabelValue reports whether a label can have the value s.
 func isLabelValue(s string) bool { return s == "" || isLabelWord(s) }
 
 func isLabelWord(s string) bool { return isWord(s, lower+upper+digits, "-_.") }

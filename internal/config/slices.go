@@ -19,17 +19,17 @@ type Slice struct {
 	Count node.Maybe[int64]  `json:"count" range:"1..1000"`
 }
 
-// A Use describes a rule that may use a slice. Slice is the name of its slice, if any.
+// A sliceUse describes a rule that may use a slice. Slice is the name of its slice, if any.
 type sliceUse struct {
 	Rule, Class string
 	Slice       node.Maybe[string]
 }
 
-// NameForm is the form of the names of rules and slices, which occur in metrics,
+// SliceNameForm is the form of the names of rules and slices, which occur in metrics,
 // logs and on command lines.
 const SliceNameForm = "want 1 to 63 letters, digits, dots, dashes and underscores, a letter or digit first and last"
 
-// IsName reports whether a name has NameForm.
+// IsSliceName reports whether a name has NameForm.
 func IsSliceName(name string) bool {
 	edge := func(c byte) bool { return c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' }
 	n := len(name)
@@ -44,7 +44,7 @@ func IsSliceName(name string) bool {
 	return true
 }
 
-// Check calls fault for each mistake that the ranges of keys cannot express. It
+// checkSlices calls fault for each mistake that the ranges of keys cannot express. It
 // ignores the fields in bad, because they already have faults.
 func checkSlices(all []Slice, uses []sliceUse, bad map[string]bool, fault func(field, problem string)) {
 	add := func(field, format string, args ...any) {
@@ -89,7 +89,7 @@ func checkSlices(all []Slice, uses []sliceUse, bad map[string]bool, fault func(f
 	}
 }
 
-// Slices returns the slices of a file without faults. Each slice contains the
+// workerSlices returns the slices of a file without faults. Each slice contains the
 // rules that use it.
 func workerSlices(all []Slice, uses []sliceUse) []worker.Slice {
 	var to []worker.Slice
@@ -106,7 +106,7 @@ func workerSlices(all []Slice, uses []sliceUse) []worker.Slice {
 	return to
 }
 
-// Notices returns a notice for each slice that no rule uses.
+// sliceNotices returns a notice for each slice that no rule uses.
 func sliceNotices(all []Slice, uses []sliceUse) (notices []string) {
 	for i, s := range workerSlices(all, uses) {
 		if len(s.Rules) == 0 {

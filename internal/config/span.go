@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// A Span is a range of numbers. The zero Span contains all numbers.
+// A span is a range of numbers. The zero Span contains all numbers.
 type span struct {
 	low, high string // bounds as written; "": no bound
 	above     bool   // low itself is not in the range
 	from, to  float64
 }
 
-// Parse parses the value of a range tag, such as "0..100".
+// parseSpan parses the value of a range tag, such as "0..100".
 func parseSpan(tag string) span {
 	if tag == "" {
 		return span{}
@@ -29,7 +29,7 @@ func parseSpan(tag string) span {
 	return s
 }
 
-// bound parses a bound: a number, or a duration as nanoseconds.
+// spanBound parses a bound: a number, or a duration as nanoseconds.
 func spanBound(s string) float64 {
 	if s == "" {
 		return 0

@@ -16,7 +16,7 @@ import (
 // pipeWait is the time that Read waits for data from a pipe.
 const pipeWait = 2 * time.Second
 
-// Read reads the file at path. most is the maximum length of the result in
+// ReadText reads the file at path. most is the maximum length of the result in
 // bytes. A device, a socket or a directory is an error. A pipe is an error if
 // it has no writer, or delivers nothing for 2 s.
 func ReadText(path string, most int64) ([]byte, error) {

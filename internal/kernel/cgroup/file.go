@@ -12,14 +12,13 @@ import (
 	"sync"
 	"syscall"
 
-	"tenon.sh/tenon/internal/kernel/openfile"
 	"tenon.sh/tenon/internal/kernel/partial"
 )
 
 // readFile reads a pseudo file, whose size the kernel gives as 0. The buffer is
 // larger than nearly every such file, so that one read(2) gets a consistent text.
 func readFile(path string) (string, error) {
-	fd, err := openfile.Open(path)
+	fd, err := openPath(path)
 	if err != nil {
 		return "", &os.PathError{Op: "open", Path: path, Err: err}
 	}
@@ -60,14 +59,14 @@ func (h *hierarchy) read(path, file string) (string, error) {
 }
 
 // readValue does the same as read, but faster. It is only for files that the
-// kernel writes in one piece (see openfile.ReadWhole), not for lists of
+// kernel writes in one piece (see readWhole), not for lists of
 // processes.
 func (h *hierarchy) readValue(path, file string) (string, error) {
 	dir, err := h.dir(path)
 	if err != nil {
 		return "", err
 	}
-	fd, err := openfile.Open(dir + "/" + file)
+	fd, err := openPath(dir + "/" + file)
 	if err != nil {
 		return h.read(path, file) // read returns the full error
 	}
@@ -75,7 +74,7 @@ func (h *hierarchy) readValue(path, file string) (string, error) {
 	lent := buffers.Get().(*[]byte)
 	defer buffers.Put(lent)
 	buf := (*lent)[:cap(*lent)]
-	n, err := openfile.ReadWhole(fd, buf)
+	n, err := readWhole(fd, buf)
 	if err != nil {
 		return h.read(path, file)
 	}
@@ -95,7 +94,7 @@ func (h *hierarchy) write(path, file, value string) error {
 		h.open.Close(path)
 	}
 	// Without the newline, an empty value would cause no write(2).
-	if err := openfile.Write(dir+"/"+file, value+"\n"); err != nil {
+	if err := writePath(dir+"/"+file, value+"\n"); err != nil {
 		return fmt.Errorf("write %s %q in %s: %w", file, value, printPath(path), cause(dir, err))
 	}
 	if h.wrote != nil {

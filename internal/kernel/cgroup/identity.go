@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-
-	"tenon.sh/tenon/internal/kernel/openfile"
 )
 
 // ErrSwitchedOff means that a vendor's kernel can mark groups, but a sysctl
@@ -250,7 +248,7 @@ func (f treeFiles) sysctl(name string) (string, error) {
 
 func (f treeFiles) setSysctl(name, value string) error {
 	file := filepath.Join(f.proc, "sys", name)
-	if err := openfile.Write(file, value+"\n"); err != nil {
+	if err := writePath(file, value+"\n"); err != nil {
 		return fmt.Errorf("write %s %s: %w", file, value, addUnsupported(err))
 	}
 	return nil

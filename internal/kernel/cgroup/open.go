@@ -2,8 +2,6 @@ package cgroup
 
 import (
 	"strings"
-
-	"tenon.sh/tenon/internal/kernel/openfile"
 )
 
 // KeepOpen returns a Tree that keeps files of counters and of settings open. To open and
@@ -17,7 +15,7 @@ func (t *Tree) KeepOpen(most int) *Tree {
 	kept := &Tree{byController: map[string]*hierarchy{}, RecursiveProtection: t.RecursiveProtection, PassedOver: t.PassedOver}
 	for _, h := range t.hierarchies {
 		k := *h
-		k.open = openfile.New(most)
+		k.open = newOpenSet(most)
 		kept.hierarchies = append(kept.hierarchies, &k)
 		for c, of := range t.byController {
 			if of == h {

@@ -16,7 +16,6 @@ import (
 	"syscall"
 
 	"tenon.sh/tenon/internal/kernel/mounts"
-	"tenon.sh/tenon/internal/kernel/openfile"
 )
 
 // ErrUnsupported means that a controller or a file does not exist. The kernel is too
@@ -75,8 +74,8 @@ type Tree struct {
 type hierarchy struct {
 	version int // 1 or 2
 	mount   string
-	above   bool          // its root lies above the cgroup namespace of this process
-	open    *openfile.Set // nil: no files are kept open
+	above   bool     // its root lies above the cgroup namespace of this process
+	open    *openSet // nil: no files are kept open
 	// wrote is called after each write of a file. It is a model of what else the
 	// kernel changes then; nil: the files are those of the kernel.
 	wrote func(dir, file string)

@@ -9,8 +9,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"tenon.sh/tenon/internal/kernel/openfile"
 )
 
 func TestUsagePerCPUIsNanosecondsInOrder(t *testing.T) {
@@ -105,18 +103,18 @@ func TestAWholeFileIsRead(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		fd, err := openfile.Open(file)
+		fd, err := openPath(file)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var buf [16]byte
-		n, err := openfile.ReadWhole(fd, buf[:])
+		n, err := readWhole(fd, buf[:])
 		if !errors.Is(err, want) || (want == nil && string(buf[:n]) != text) {
 			t.Errorf("the file %q was read as %q, %v", text, buf[:n], err)
 		}
 		_ = syscall.Close(fd)
 	}
-	if _, err := openfile.Open(file + "-gone"); !errors.Is(err, syscall.ENOENT) {
+	if _, err := openPath(file + "-gone"); !errors.Is(err, syscall.ENOENT) {
 		t.Errorf("a missing file: %v", err)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"tenon.sh/tenon/internal/kernel/openfile"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -104,7 +103,7 @@ func TestV2UnusedProtectionGoesToOtherMemoryBelow(t *testing.T) {
 		}
 		// The kernel answers EAGAIN if it can reclaim less. It may, because anonymous
 		// memory stays where there is no swap. Package os would wait for the file.
-		if err := openfile.Write(reclaim, "4M"); err != nil && !errors.Is(err, syscall.EAGAIN) {
+		if err := writePath(reclaim, "4M"); err != nil && !errors.Is(err, syscall.EAGAIN) {
 			t.Fatal(err)
 		}
 		text, err := os.ReadFile(dir + "/parent/batch/memory.events")

@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tenon.sh/tenon/internal/kernel/inotify"
 	"tenon.sh/tenon/internal/kernel/partial"
 )
 
@@ -38,7 +37,7 @@ type Watcher struct {
 	changed chan struct{}
 
 	// Only the goroutine that executes run uses these fields.
-	inotify *inotify.Queue   // nil: there are no events
+	inotify *eventQueue      // nil: there are no events
 	byWatch map[int32]string // the group of each watch
 	missed  error            // why some or all groups are not watched; nil: all are, except those in unread
 	next    time.Time        // time of the next scan of all groups; zero: none is needed
@@ -56,7 +55,7 @@ type Watcher struct {
 
 // A watchedGroup is the state of a known group.
 type watchedGroup struct {
-	watch    int32 // the watch, or inotify.Unwatched
+	watch    int32 // the watch, or unwatched
 	children int   // number of known groups directly below it
 }
 
@@ -151,7 +150,7 @@ func (w *Watcher) Close() {
 func (w *Watcher) run(ctx context.Context) {
 	defer close(w.ended)
 	defer w.shut()
-	events := make([]byte, inotify.EventsSize)
+	events := make([]byte, eventsSize)
 	for {
 		n, err := w.wait(ctx, events)
 		switch {

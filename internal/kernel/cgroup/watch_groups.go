@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"tenon.sh/tenon/internal/kernel/inotify"
 )
 
 // look scans all groups, updates the list of known groups, and adds missing
@@ -36,7 +34,7 @@ func (w *Watcher) look(ctx context.Context) {
 
 // open opens the event queue. The queue ends when ctx ends.
 func (w *Watcher) open(ctx context.Context) {
-	queue, err := inotify.New()
+	queue, err := newEventQueue()
 	if err != nil {
 		w.miss(err)
 		return
@@ -54,15 +52,15 @@ func (w *Watcher) shut() {
 	w.inotify = nil
 	clear(w.byWatch)
 	for _, g := range w.known {
-		g.watch = inotify.Unwatched
+		g.watch = unwatched
 	}
 }
 
 // take applies events to the list of known groups.
 func (w *Watcher) take(ctx context.Context, events []byte) {
 	for len(events) > 0 {
-		var e inotify.Event
-		if e, events = inotify.Next(events); e.Mask&unix.IN_Q_OVERFLOW != 0 {
+		var e groupEvent
+		if e, events = nextEvent(events); e.Mask&unix.IN_Q_OVERFLOW != 0 {
 			w.look(ctx) // some events are lost
 			continue
 		}
@@ -99,9 +97,9 @@ func (w *Watcher) follow(path string, seen map[string]bool) {
 	unread := err
 	if old := w.known[path]; old != nil {
 		switch {
-		case old.watch != inotify.Unwatched && old.watch != watch:
+		case old.watch != unwatched && old.watch != watch:
 			w.drop(path) // the group was removed and made again
-		case old.watch == watch && watch != inotify.Unwatched && seen == nil:
+		case old.watch == watch && watch != unwatched && seen == nil:
 			return
 		}
 	}
@@ -157,15 +155,15 @@ func (w *Watcher) pass(path string, err error) {
 
 func (w *Watcher) watchGroup(path string) (int32, error) {
 	if w.inotify == nil {
-		return inotify.Unwatched, nil
+		return unwatched, nil
 	}
 	dir, err := w.h.dir(path)
 	if err != nil {
-		return inotify.Unwatched, err
+		return unwatched, err
 	}
 	watch, err := w.inotify.Watch(dir)
 	if err != nil {
-		return inotify.Unwatched, fmt.Errorf("watch cgroup %s: %w", printPath(path), err)
+		return unwatched, fmt.Errorf("watch cgroup %s: %w", printPath(path), err)
 	}
 	return watch, nil
 }
@@ -182,7 +180,7 @@ func (w *Watcher) miss(err error) {
 }
 
 func (w *Watcher) add(path string, watch int32) {
-	if watch != inotify.Unwatched {
+	if watch != unwatched {
 		w.byWatch[watch] = path
 	}
 	if g := w.known[path]; g != nil {
@@ -246,7 +244,7 @@ func (w *Watcher) forget(path string) {
 // queue is closed, such a watch would count against the limit of watches and
 // keep the directory's inode.
 func (w *Watcher) unwatch(watch int32) {
-	if watch == inotify.Unwatched {
+	if watch == unwatched {
 		return
 	}
 	delete(w.byWatch, watch)

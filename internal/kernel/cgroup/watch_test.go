@@ -15,8 +15,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"tenon.sh/tenon/internal/kernel/inotify"
 )
 
 // watchFixture watches a tree of plain directories.
@@ -301,7 +299,7 @@ func TestOverflowIsMadeGoodByALook(t *testing.T) {
 	if err := os.WriteFile(names[0], nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for i := range size/2 + inotify.EventsSize/unix.SizeofInotifyEvent { // each rename gives two events
+	for i := range size/2 + eventsSize/unix.SizeofInotifyEvent { // each rename gives two events
 		if err := unix.Rename(names[i%2], names[(i+1)%2]); err != nil {
 			t.Fatal(err)
 		}

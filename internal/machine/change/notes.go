@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
-	"tenon.sh/tenon/internal/kernel/note"
 	"tenon.sh/tenon/internal/kernel/partial"
 	"tenon.sh/tenon/internal/machine/journal"
 	"tenon.sh/tenon/internal/machine/process"
@@ -52,7 +51,7 @@ func (c *Knobs) write(p node.CgroupPath, name string, n record) {
 	if err != nil {
 		return
 	}
-	if err := note.Set(c.home(p), name, string(text)); errors.Is(err, note.ErrUnsupported) {
+	if err := cgroup.SetNote(c.home(p), name, string(text)); errors.Is(err, cgroup.ErrNoNotes) {
 		c.unnoted.Store(true)
 	}
 }
@@ -98,7 +97,7 @@ func unnote(c *Knobs, k node.Knob) error {
 	if k.ControlGroup != "" || c.o.Tree == nil || c.unnoted.Load() {
 		return nil
 	}
-	if err := note.Drop(c.home(k.Cgroup), string(k.File)); !errors.Is(err, note.ErrUnsupported) {
+	if err := cgroup.DropNote(c.home(k.Cgroup), string(k.File)); !errors.Is(err, cgroup.ErrNoNotes) {
 		return err
 	}
 	return nil
@@ -147,10 +146,10 @@ func eachNote(c *Knobs, paths []string, see func(p node.CgroupPath, name string,
 		err   error
 	}
 	read := make([]reading, len(paths))
-	onAllCPUs(len(paths), func(i int) { read[i].notes, read[i].err = note.All(c.home(node.CgroupPath(paths[i]))) })
+	onAllCPUs(len(paths), func(i int) { read[i].notes, read[i].err = cgroup.Notes(c.home(node.CgroupPath(paths[i]))) })
 	for i, path := range paths {
 		notes, err := read[i].notes, read[i].err
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, note.ErrUnsupported) {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, cgroup.ErrNoNotes) {
 			missed.Add(path, err)
 		}
 		for name, text := range notes {

@@ -132,7 +132,7 @@ func MayTakeLong(s plan.Step) bool {
 // MayReclaim reports whether the kernel may reclaim memory before the write of a
 // step returns. It does so if a memory limit becomes less than the memory in use,
 // on cgroup v1, and on v2 before Linux 6.16. To reclaim some GiB takes seconds. A
-// newer kernel leaves the reclaim to the tasks in the cgroup, because openfile.Write
+// newer kernel leaves the reclaim to the tasks in the cgroup, because cgroup.Tree
 // opens the file with O_NONBLOCK (Documentation/admin-guide/cgroup-v2.rst, "memory.high").
 func MayReclaim(s plan.Step) bool {
 	to, ok := s.To.(node.Memory)

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/decide/plan"
-	"tenon.sh/tenon/internal/kernel/note"
+	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/machine/host"
 	"tenon.sh/tenon/internal/machine/restore"
 	"tenon.sh/tenon/internal/model/node"
@@ -59,10 +59,10 @@ func TestARestoreLeavesWhatARunningProcessElsewhereHolds(t *testing.T) {
 			defer runtime.UnlockOSThread()
 			m := open(t, false)
 			x := lossScene{m: m, dir: filepath.Join(t.TempDir(), "state"), job: m.group(t, "job"), made: node.CgroupPath(groupName("made"))}
-			if err := note.Set(x.directory(t, x.job), "probe", "text"); err != nil {
+			if err := cgroup.SetNote(x.directory(t, x.job), "probe", "text"); err != nil {
 				skip(t, "the kernel keeps no notes: %v", err)
 			}
-			do(t, note.Drop(x.directory(t, x.job), "probe"))
+			do(t, cgroup.DropNote(x.directory(t, x.job), "probe"))
 			do(t, os.Mkdir(x.dir, 0o700))
 			c := exec.Command("/proc/self/exe")
 			c.Env = append(os.Environ(), "TENON_TEST_ROLE=contained", "CONTAINED_DIR="+x.dir, "CONTAINED_JOB="+string(x.job), "CONTAINED_MADE="+string(x.made))

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"tenon.sh/tenon/internal/decide/plan"
-	"tenon.sh/tenon/internal/kernel/note"
+	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/machine/host"
 	"tenon.sh/tenon/internal/machine/restore"
 	"tenon.sh/tenon/internal/model/node"
@@ -28,10 +28,10 @@ func openLosing(t *testing.T) lossScene {
 	t.Helper()
 	m := open(t, false)
 	x := lossScene{m: m, dir: filepath.Join(t.TempDir(), "state"), job: m.group(t, "job"), made: node.CgroupPath(groupName("made"))}
-	if err := note.Set(x.directory(t, x.job), "probe", "text"); err != nil {
+	if err := cgroup.SetNote(x.directory(t, x.job), "probe", "text"); err != nil {
 		skip(t, "the kernel keeps no notes: %v", err)
 	}
-	do(t, note.Drop(x.directory(t, x.job), "probe"))
+	do(t, cgroup.DropNote(x.directory(t, x.job), "probe"))
 	x.quota = plan.Step{Knob: node.Knob{Cgroup: x.job, File: node.FileCPUMax}, To: node.CPUMax{Quota: 1_000_000, Period: 100_000_000}}
 	h := residentHost(t, x.dir, nil)
 	do(t, h.MakeGroup(x.made))
@@ -69,7 +69,7 @@ func (x lossScene) restoreAll(t *testing.T) {
 	}
 	v, err := x.m.tree.ReadCPUMax(string(x.job))
 	do(t, err)
-	if notes, err := note.All(x.directory(t, x.job)); len(notes) > 0 || err != nil || v.Quota < 1<<62 {
+	if notes, err := cgroup.Notes(x.directory(t, x.job)); len(notes) > 0 || err != nil || v.Quota < 1<<62 {
 		t.Errorf("notes %v, %v; quota %v", notes, err, v)
 	}
 	if again, err := h.Restore(t.Context()); err != nil || !again.Empty() {
@@ -168,12 +168,12 @@ func TestAJournalThatWasCutIsCompletedFromTheCgroups(t *testing.T) {
 func (x lossScene) orphan(t *testing.T) {
 	t.Helper()
 	for _, p := range []node.CgroupPath{"", x.job, x.made} {
-		notes, err := note.All(x.directory(t, p))
+		notes, err := cgroup.Notes(x.directory(t, p))
 		do(t, err)
 		for name, text := range notes {
 			if strings.Contains(text, x.dir) {
 				ended := regexp.MustCompile(`"start":\d+`).ReplaceAllString(text, `"start":1`)
-				do(t, note.Set(x.directory(t, p), name, ended))
+				do(t, cgroup.SetNote(x.directory(t, p), name, ended))
 			}
 		}
 	}

@@ -3,7 +3,7 @@ package restore
 import (
 	"fmt"
 
-	"tenon.sh/tenon/internal/kernel/note"
+	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/partial"
 	"tenon.sh/tenon/internal/machine/change"
 )
@@ -12,7 +12,7 @@ import (
 // changed, and whether this process could see it. What a walk has missed is named
 // by the restore itself.
 func (x *Restorer) lookElsewhere(r *Report) error {
-	if r.Unseen = x.o.Tree == nil || !note.Readable(); r.Unseen {
+	if r.Unseen = x.o.Tree == nil || !cgroup.NotesReadable(); r.Unseen {
 		return nil
 	}
 	paths, err := x.o.Tree.Paths()

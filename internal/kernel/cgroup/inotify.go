@@ -1,6 +1,7 @@
-// Package inotify reports which entries of directories are made, renamed and
-// removed (inotify(7)).
-package inotify
+// This file reports which entries of directories are made, renamed and removed
+// (inotify(7)).
+
+package cgroup
 
 import (
 	"encoding/binary"
@@ -12,25 +13,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Unwatched is the number in place of a watch for a directory that has none.
-const Unwatched = -1
+// unwatched is the number in place of a watch for a directory that has none.
+const unwatched = -1
 
-// EventsSize is a good size of the read buffer, in bytes: about a thousand events.
-const EventsSize = 64 << 10
+// eventsSize is a good size of the read buffer, in bytes: about a thousand events.
+const eventsSize = 64 << 10
 
 // entryEvents are the watched events of a directory: mkdir, rmdir and rename of
 // its entries.
 const entryEvents = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_ONLYDIR
 
-// A Queue is a queue of events. Only the goroutine that closes the queue may add
+// An eventQueue is a queue of events. Only the goroutine that closes the queue may add
 // and remove watches.
-type Queue struct {
+type eventQueue struct {
 	*os.File // a read waits in Go's poller and blocks no thread
 	fd       int
 }
 
-// New opens an empty queue.
-func New() (*Queue, error) {
+// newEventQueue opens an empty queue.
+func newEventQueue() (*eventQueue, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if errors.Is(err, unix.EMFILE) {
 		return nil, fmt.Errorf("start inotify: %w (limit of open files, or fs.inotify.max_user_instances)", err)
@@ -38,37 +39,37 @@ func New() (*Queue, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start inotify: %w", err)
 	}
-	return &Queue{File: os.NewFile(uintptr(fd), "inotify"), fd: fd}, nil
+	return &eventQueue{File: os.NewFile(uintptr(fd), "inotify"), fd: fd}, nil
 }
 
 // Watch adds a watch of a directory and returns its number. As long as the
 // directory exists, each call returns the same number.
-func (q *Queue) Watch(dir string) (int32, error) {
+func (q *eventQueue) Watch(dir string) (int32, error) {
 	n, err := unix.InotifyAddWatch(q.fd, dir, entryEvents)
 	if errors.Is(err, unix.ENOSPC) {
-		return Unwatched, fmt.Errorf("%w (fs.inotify.max_user_watches)", err)
+		return unwatched, fmt.Errorf("%w (fs.inotify.max_user_watches)", err)
 	}
 	if err != nil {
-		return Unwatched, err
+		return unwatched, err
 	}
 	return int32(n), nil
 }
 
 // Unwatch removes a watch. The kernel may have removed it already, together
 // with the directory.
-func (q *Queue) Unwatch(watch int32) { _, _ = unix.InotifyRmWatch(q.fd, uint32(watch)) }
+func (q *eventQueue) Unwatch(watch int32) { _, _ = unix.InotifyRmWatch(q.fd, uint32(watch)) }
 
-// An Event is one inotify_event.
-type Event struct {
+// A groupEvent is one inotify_event.
+type groupEvent struct {
 	Watch int32
 	Mask  uint32 // unix.IN_CREATE, …
 	Name  string // the entry of the watched directory that has changed
 }
 
-// Next decodes the first event and returns the remaining bytes.
-func Next(events []byte) (e Event, rest []byte) {
+// nextEvent decodes the first event and returns the remaining bytes.
+func nextEvent(events []byte) (e groupEvent, rest []byte) {
 	if len(events) < unix.SizeofInotifyEvent {
-		return Event{}, nil
+		return groupEvent{}, nil
 	}
 	e.Watch = int32(binary.NativeEndian.Uint32(events))
 	e.Mask = binary.NativeEndian.Uint32(events[4:])

@@ -1,4 +1,4 @@
-package openfile
+package cgroup
 
 import (
 	"errors"
@@ -25,7 +25,7 @@ func putFiles(t *testing.T, names ...string) (dir string) {
 
 func TestAFullSetRefusesWithoutLosingWhatItKeeps(t *testing.T) {
 	dir := putFiles(t, "a", "b", "c")
-	s := New(2)
+	s := newOpenSet(2)
 	read := func(file string, reserved int, want error) {
 		t.Helper()
 		text, err := s.Read("group", dir, file, reserved)
@@ -47,7 +47,7 @@ func TestAFullSetRefusesWithoutLosingWhatItKeeps(t *testing.T) {
 	if s.CloseAll(); s.Len() != 0 {
 		t.Errorf("%d files are open after CloseAll", s.Len())
 	}
-	if _, err := New(0).Read("group", dir, "a", 0); !errors.Is(err, syscall.EMFILE) {
+	if _, err := newOpenSet(0).Read("group", dir, "a", 0); !errors.Is(err, syscall.EMFILE) {
 		t.Errorf("a set without room reads with %v", err)
 	}
 }
@@ -59,7 +59,7 @@ func TestAFullSetRefusesWithoutLosingWhatItKeeps(t *testing.T) {
 func TestFilesInUseStayOpen(t *testing.T) {
 	others := []string{"a", "b", "c", "d", "e", "f"}
 	dir := putFiles(t, append(others, "hot", "setting")...)
-	s := New(4)
+	s := newOpenSet(4)
 	read := func(group, name string, reserved int) error {
 		t.Helper()
 		text, err := s.Read(group, dir, name, reserved)
@@ -101,28 +101,28 @@ func TestAFileLargerThanTheBufferIsAnError(t *testing.T) {
 	if err := os.WriteFile(path, []byte(strings.Repeat("x", 64)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	fd, err := Open(path)
+	fd, err := openPath(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer syscall.Close(fd)
-	if _, err := ReadWhole(fd, make([]byte, 64)); !errors.Is(err, io.ErrShortBuffer) {
+	if _, err := readWhole(fd, make([]byte, 64)); !errors.Is(err, io.ErrShortBuffer) {
 		t.Errorf("it reads with %v", err)
 	}
-	if n, err := ReadWhole(fd, make([]byte, 65)); n != 64 || err != nil {
+	if n, err := readWhole(fd, make([]byte, 65)); n != 64 || err != nil {
 		t.Errorf("with room for it, it reads %d bytes, %v", n, err)
 	}
 }
 
 func TestWriteReplacesTheContent(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "cpu.weight")
-	if err := Write(name, "1\n"); !errors.Is(err, fs.ErrNotExist) {
+	if err := writePath(name, "1\n"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("to a file that does not exist: %v", err)
 	}
 	if err := os.WriteFile(name, []byte("12345\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := Write(name, "1\n"); err != nil {
+	if err := writePath(name, "1\n"); err != nil {
 		t.Fatal(err)
 	}
 	if text, err := os.ReadFile(name); err != nil || string(text) != "1\n" {

@@ -1,4 +1,4 @@
-package inotify
+package cgroup
 
 import (
 	"strings"
@@ -10,7 +10,7 @@ func FuzzNext(f *testing.F) {
 	f.Add([]byte("\xff\xff\xff\xff\x00\x40\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff"))
 	f.Fuzz(func(t *testing.T, events []byte) {
 		for len(events) > 0 {
-			e, rest := Next(events)
+			e, rest := nextEvent(events)
 			if len(rest) >= len(events) || strings.Contains(e.Name, "\x00") {
 				t.Fatalf("%+v leaves %d of %d bytes", e, len(rest), len(events))
 			}

@@ -1,6 +1,7 @@
-// Package openfile reads pseudo files, such as those of cgroups, and keeps them
-// open. To open and close such a file costs ten times as much as to read it.
-package openfile
+// This file reads pseudo files, such as those of cgroups, and keeps them open.
+// To open and close such a file costs ten times as much as to read it.
+
+package cgroup
 
 import (
 	"container/list"
@@ -11,27 +12,27 @@ import (
 	"syscall"
 )
 
-// A Set holds open files of many cgroups, called groups here. It keeps a
+// An openSet holds open files of many cgroups, called groups here. It keeps a
 // limited number of files open. It is safe for concurrent use.
-type Set struct {
+type openSet struct {
 	mu    sync.Mutex
-	files map[string]map[string]*file // by group and name
-	used  list.List                   // the files with reserved 0, in the order of their last reading, newest first
+	files map[string]map[string]*openFile // by group and name
+	used  list.List                       // the files with reserved 0, in the order of their last reading, newest first
 	most  int
 	left  int // number of files that may still be kept open
 	buf   [16 << 10]byte
 }
 
-// A file is an open file.
-type file struct {
+// An openFile is an open file.
+type openFile struct {
 	group, name string
 	fd          int
 	at          *list.Element // its place in used; nil: reserved was above 0
 }
 
-// New returns a Set that keeps a limited number of files open.
-func New(limit int) *Set {
-	return &Set{files: map[string]map[string]*file{}, most: limit, left: limit}
+// newOpenSet returns an openSet that keeps a limited number of files open.
+func newOpenSet(limit int) *openSet {
+	return &openSet{files: map[string]map[string]*openFile{}, most: limit, left: limit}
 }
 
 // Read reads a file of a group, and keeps the file open. dir is the folder of the
@@ -44,7 +45,7 @@ func New(limit int) *Set {
 // are read in every tick stay open, even on a node with many groups. If the group
 // of an open file was removed, Read opens the file of the group that has the name
 // now.
-func (s *Set) Read(group, dir, name string, reserved int) (string, error) {
+func (s *openSet) Read(group, dir, name string, reserved int) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
@@ -57,7 +58,7 @@ func (s *Set) Read(group, dir, name string, reserved int) (string, error) {
 		} else if f.at != nil {
 			s.used.MoveToFront(f.at)
 		}
-		n, err := ReadWhole(f.fd, s.buf[:])
+		n, err := readWhole(f.fd, s.buf[:])
 		if err == nil {
 			return string(s.buf[:n]), nil
 		}
@@ -69,33 +70,33 @@ func (s *Set) Read(group, dir, name string, reserved int) (string, error) {
 	}
 }
 
-// open opens a file and keeps it open.
-func (s *Set) open(group, dir, name string, reserved int) (*file, error) {
+// openFlags opens a file and keeps it open.
+func (s *openSet) open(group, dir, name string, reserved int) (*openFile, error) {
 	oldest := s.used.Back()
 	if s.left <= reserved && (reserved > 0 || oldest == nil) {
 		return nil, syscall.EMFILE
 	}
-	fd, err := Open(dir + "/" + name)
+	fd, err := openPath(dir + "/" + name)
 	if err != nil {
 		return nil, err
 	}
 	if s.left <= 0 {
-		s.shut(oldest.Value.(*file))
+		s.shut(oldest.Value.(*openFile))
 	}
-	f := &file{group: group, name: name, fd: fd}
+	f := &openFile{group: group, name: name, fd: fd}
 	if reserved == 0 {
 		f.at = s.used.PushFront(f)
 	}
 	s.left--
 	if s.files[group] == nil {
-		s.files[group] = map[string]*file{}
+		s.files[group] = map[string]*openFile{}
 	}
 	s.files[group][name] = f
 	return f, nil
 }
 
 // shut closes a file.
-func (s *Set) shut(f *file) {
+func (s *openSet) shut(f *openFile) {
 	_ = syscall.Close(f.fd)
 	s.left++
 	if f.at != nil {
@@ -107,24 +108,24 @@ func (s *Set) shut(f *file) {
 }
 
 // MaxOpen returns the maximum number of files that s keeps open.
-func (s *Set) MaxOpen() int { return s.most }
+func (s *openSet) MaxOpen() int { return s.most }
 
 // Len returns how many files are open.
-func (s *Set) Len() int {
+func (s *openSet) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.most - s.left
 }
 
 // Close closes the files of a group.
-func (s *Set) Close(group string) {
+func (s *openSet) Close(group string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.close(group)
 }
 
 // CloseAll closes all files.
-func (s *Set) CloseAll() {
+func (s *openSet) CloseAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for group := range s.files {
@@ -133,24 +134,24 @@ func (s *Set) CloseAll() {
 }
 
 // close closes the files of a group. The caller holds s.mu.
-func (s *Set) close(group string) {
+func (s *openSet) close(group string) {
 	for _, f := range s.files[group] {
 		s.shut(f)
 	}
 }
 
-// Open opens a file for reading without package os, which would register the
+// openPath opens a file for reading without package os, which would register the
 // file with Go's poller: half of the cost of one read of a pseudo file. The
 // caller must close the descriptor.
-func Open(path string) (fd int, err error) { return open(path, syscall.O_RDONLY) }
+func openPath(path string) (fd int, err error) { return openFlags(path, syscall.O_RDONLY) }
 
-// Write writes a text to an existing pseudo file in one write(2), which most of
+// writePath writes a text to an existing pseudo file in one write(2), which most of
 // these files require. It does not use package os either: such a file is always
 // ready, so that the poller would wake up a thread at once. Like package os, it
 // sets O_NONBLOCK. O_TRUNC has no effect on a pseudo file, but removes the old
 // content of a plain file in a test.
-func Write(path, text string) error {
-	fd, err := open(path, syscall.O_WRONLY|syscall.O_TRUNC|syscall.O_NONBLOCK)
+func writePath(path, text string) error {
+	fd, err := openFlags(path, syscall.O_WRONLY|syscall.O_TRUNC|syscall.O_NONBLOCK)
 	if err != nil {
 		return &fs.PathError{Op: "open", Path: path, Err: err}
 	}
@@ -167,7 +168,7 @@ func Write(path, text string) error {
 	return nil
 }
 
-func open(path string, flags int) (fd int, err error) {
+func openFlags(path string, flags int) (fd int, err error) {
 	for {
 		fd, err := syscall.Open(path, flags|syscall.O_CLOEXEC, 0)
 		if err != syscall.EINTR {
@@ -176,11 +177,11 @@ func open(path string, flags int) (fd int, err error) {
 	}
 }
 
-// ReadWhole reads a whole file into buf. If the file is longer than buf, it
+// readWhole reads a whole file into buf. If the file is longer than buf, it
 // fails with io.ErrShortBuffer. The kernel writes the text of a counter or a
 // setting in one piece (fs/kernfs/file.c: kernfs_seq_show). So a text that ends
 // with a newline is complete, and needs no second read.
-func ReadWhole(fd int, buf []byte) (int, error) {
+func readWhole(fd int, buf []byte) (int, error) {
 	n := 0
 	for {
 		if n == len(buf) {

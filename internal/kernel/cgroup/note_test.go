@@ -1,4 +1,4 @@
-package note
+package cgroup
 
 import (
 	"errors"
@@ -17,21 +17,21 @@ func TestNotesStayWithARenamedDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	long := strings.Repeat("x", 3000)
-	if err := errors.Join(Set(dir, "cpu.max", "first"), Set(dir, "cpu.max", "second"), Set(dir, "made", long), Set(dir, "gone", "")); err != nil {
-		if errors.Is(err, ErrUnsupported) {
+	if err := errors.Join(SetNote(dir, "cpu.max", "first"), SetNote(dir, "cpu.max", "second"), SetNote(dir, "made", long), SetNote(dir, "gone", "")); err != nil {
+		if errors.Is(err, ErrNoNotes) {
 			t.Skip(err)
 		}
 		t.Fatal(err)
 	}
 	moved := dir + "-moved"
-	if err := errors.Join(os.Rename(dir, moved), Drop(moved, "gone"), Drop(moved, "gone"), Drop(dir, "made")); err != nil {
+	if err := errors.Join(os.Rename(dir, moved), DropNote(moved, "gone"), DropNote(moved, "gone"), DropNote(dir, "made")); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]string{"cpu.max": "second", "made": long}
-	if got, err := All(moved); err != nil || !maps.Equal(got, want) {
+	if got, err := Notes(moved); err != nil || !maps.Equal(got, want) {
 		t.Errorf("%v, %v", got, err)
 	}
-	if _, err := All(dir); !errors.Is(err, os.ErrNotExist) {
+	if _, err := Notes(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the notes at a directory that is gone: %v", err)
 	}
 }
