@@ -40,7 +40,7 @@ var kernelWrites = []struct {
 	{applies, "machine/cachectl/group.go", "Make remove", "a control group exists as long as a knob of it is set"},
 	{applies, "machine/host/runs.go", "write end kill", "the end of best-effort work, and its freezing"},
 	{applies, "machine/vendormark/marks.go", "Unmark", "work that ends is not held back by its mark"},
-	{applies, "machine/exempt/groups.go", "ClearIdle", "work that ends is not held back by cpu.idle"},
+	{applies, "machine/isolation/exempt.go", "ClearIdle", "work that ends is not held back by cpu.idle"},
 	{applies, "machine/isolation/isolation.go", "makeFair", "work that ends is not held back by the scheduler"},
 	{applies, "machine/isolation/threads.go", "convert", "the knobs of threads"},
 	{applies, "machine/isolation/cookies.go", "get give takeBack sweep unused", "the knobs of cookies"},

@@ -19,7 +19,6 @@ import (
 	"tenon.sh/tenon/internal/cluster/containerstart"
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/kubelet"
-	"tenon.sh/tenon/internal/cluster/podpath"
 	"tenon.sh/tenon/internal/decide/match"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
@@ -235,7 +234,7 @@ func (c *Follower) look(paths []string) {
 	before := c.paths
 	c.paths = paths
 	isPod := func(path string) bool {
-		_, is := podpath.Parse(node.CgroupPath(path))
+		_, is := kube.ParsePodPath(node.CgroupPath(path))
 		return is
 	}
 	if before != nil && match.Differ(before, paths, isPod) {

@@ -24,7 +24,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/kubelet"
 	"tenon.sh/tenon/internal/cluster/nodereport"
 	"tenon.sh/tenon/internal/config"
-	"tenon.sh/tenon/internal/decide/limit"
+	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/kernel/proc"
@@ -323,7 +323,7 @@ func TestAReleaseGivesWhatTheKubeletWouldHaveWritten(t *testing.T) {
 	if got := rebase(was, natives([]corev1.Pod{resized}, kube.Layout{}), nil, false)(in, quota(500)); got != quota(250) {
 		t.Errorf("a container that was resized from 500m to 250m: %v", got)
 	}
-	if got := limit.Quota(kube.Native(&pod).CPULimit, 100*time.Millisecond); got != 50*time.Millisecond {
+	if got := facts.QuotaOf(kube.Native(&pod).CPULimit, 100*time.Millisecond); got != 50*time.Millisecond {
 		t.Errorf("500m make %v", got)
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/cluster/kube"
-	"tenon.sh/tenon/internal/decide/limit"
+	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -64,7 +64,7 @@ func rebase(before, now map[node.CgroupPath]kube.Amounts, recent map[node.Cgroup
 func isKubeletLimit(v node.Value, of kube.Amounts) bool {
 	switch v := v.(type) {
 	case node.CPUMax:
-		return of.CPULimit.Known() && v.Quota == limit.Quota(of.CPULimit, v.Period)
+		return of.CPULimit.Known() && v.Quota == facts.QuotaOf(of.CPULimit, v.Period)
 	case node.Memory:
 		return of.MemoryLimit.Known() && v.Max == of.MemoryLimit.Or(0)
 	}
@@ -81,7 +81,7 @@ func differs(before, now map[node.CgroupPath]kube.Amounts, noQuotas bool) func(n
 		switch v := v.(type) {
 		case node.CPUMax:
 			if !noQuotas && was.CPULimit != is.CPULimit && (v.Quota != node.NoQuota || !was.CPULimit.Known()) {
-				v.Quota = limit.Quota(is.CPULimit, v.Period)
+				v.Quota = facts.QuotaOf(is.CPULimit, v.Period)
 				v.Burst = min(v.Burst, v.Quota)
 				return v
 			}

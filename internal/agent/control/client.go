@@ -16,8 +16,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
-
-	"tenon.sh/tenon/internal/agent/answer"
 )
 
 // ErrNotRunning means that no agent answers on the socket.
@@ -71,7 +69,7 @@ func (c *Client) ExplainKnob(ctx context.Context, knob string) (Explanation, err
 // Follow passes the status after each tick to see. It returns when ctx or the
 // agent ends, and when the agent makes no tick for 90 s.
 func (c *Client) Follow(ctx context.Context, see func(Status)) error {
-	wait := answer.Begin(ctx, c.path, c.answer)
+	wait := awaitAnswer(ctx, c.path, c.answer)
 	defer wait.End()
 	body, err := c.do(wait, http.MethodGet, "ticks", nil)
 	if err != nil {
@@ -98,7 +96,7 @@ func (c *Client) Follow(ctx context.Context, see func(Status)) error {
 // Ask sends a request to the agent and reads its answer.
 func Ask[T any](ctx context.Context, c *Client, method, what string, about url.Values) (T, error) {
 	var to T
-	wait := answer.Begin(ctx, c.path, c.answer)
+	wait := awaitAnswer(ctx, c.path, c.answer)
 	defer wait.End()
 	body, err := c.do(wait, method, what, about)
 	if err != nil {
@@ -112,7 +110,7 @@ func Ask[T any](ctx context.Context, c *Client, method, what string, about url.V
 }
 
 // do sends a request and returns the body of a successful answer.
-func (c *Client) do(wait *answer.Wait, method, what string, about url.Values) (io.ReadCloser, error) {
+func (c *Client) do(wait *answerWait, method, what string, about url.Values) (io.ReadCloser, error) {
 	// The host name is ignored: all connections go to the socket.
 	u := url.URL{Scheme: "http", Host: "tenond", Path: "/v1/" + what, RawQuery: about.Encode()}
 	request, err := http.NewRequestWithContext(wait.Context(), method, u.String(), nil)
@@ -127,7 +125,7 @@ func (c *Client) do(wait *answer.Wait, method, what string, about url.Values) (i
 	case err != nil && wait.Err() != nil:
 		return nil, wait.Err()
 	case errors.Is(err, syscall.EAGAIN): // too many clients wait already
-		return nil, answer.NoAnswer(c.path)
+		return nil, noAnswer(c.path)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return nil, fmt.Errorf("%w (nothing answers on %s)", ErrNotRunning, c.path)
 	case errors.Is(err, fs.ErrPermission):

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/agent/printable"
-	"tenon.sh/tenon/internal/agent/trials"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -72,7 +71,7 @@ func (q QOS) describe(b *strings.Builder) {
 	describeSelection(b, q.Selection, q.At)
 	b.WriteByte('\n')
 	if q.Selection.Mechanism != "" && q.Trials.Why != "" {
-		b.WriteString(trials.Page(q.Trials, q.At, PrintDuration))
+		b.WriteString(trialsPage(q.Trials, q.At, PrintDuration))
 		b.WriteByte('\n')
 	}
 	rest := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"tenon.sh/tenon/internal/agent/answer"
 )
 
 // startServer starts a server. It returns a client for it, and a function that
@@ -235,14 +233,14 @@ func TestAStoppedAgentIsNamed(t *testing.T) {
 			"top":     func() error { return c.Follow(t.Context(), func(Status) {}) },
 		}
 		for what, ask := range requests {
-			if err := ask(); !errors.Is(err, answer.ErrNoAnswer) || !strings.Contains(err.Error(), c.path) {
+			if err := ask(); !errors.Is(err, ErrNoAnswer) || !strings.Contains(err.Error(), c.path) {
 				t.Errorf("%s of an agent that stopped %s: %v", what, name, err)
 			}
 		}
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	if _, err := NewClient(t.TempDir()).Status(ctx); errors.Is(err, answer.ErrNoAnswer) {
+	if _, err := NewClient(t.TempDir()).Status(ctx); errors.Is(err, ErrNoAnswer) {
 		t.Errorf("a request that its caller ended: %v", err)
 	}
 }

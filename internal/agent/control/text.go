@@ -8,7 +8,6 @@ import (
 
 	"tenon.sh/tenon/internal/agent/printable"
 	"tenon.sh/tenon/internal/agent/record"
-	"tenon.sh/tenon/internal/agent/trials"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -165,7 +164,7 @@ func (e Explanation) String() string {
 	if e.Trials != nil {
 		describeSelection(&b, *e.Selection, e.At)
 		b.WriteByte('\n')
-		b.WriteString(trials.Page(*e.Trials, e.At, PrintDuration))
+		b.WriteString(trialsPage(*e.Trials, e.At, PrintDuration))
 		if e.Watermark != nil {
 			fmt.Fprintf(&b, "\n%s.\n", e.Watermark)
 		}
@@ -174,7 +173,7 @@ func (e Explanation) String() string {
 	if w := e.Workload; w != nil {
 		w.describe(&b, e.At)
 		for _, effect := range e.Effects {
-			b.WriteString(trials.Effect(effect, e.At, PrintDuration))
+			b.WriteString(trialEffect(effect, e.At, PrintDuration))
 		}
 	} else {
 		fmt.Fprintf(&b, "%s: a cgroup\n", node.Knob{Cgroup: e.Cgroup}.Object())

@@ -18,7 +18,6 @@ import (
 	"tenon.sh/tenon/internal/agent/configfile"
 	"tenon.sh/tenon/internal/agent/health"
 	"tenon.sh/tenon/internal/agent/loop"
-	"tenon.sh/tenon/internal/agent/rlimit"
 	"tenon.sh/tenon/internal/agent/workers"
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/decide/policy"
@@ -110,7 +109,7 @@ type daemon struct {
 // manage, or if another daemon holds the lock of the machine or the lease.
 func Run(ctx context.Context, o Options) (err error) {
 	letHeapGrow()
-	if err := rlimit.Ensure(); err != nil {
+	if err := ensureLimits(); err != nil {
 		return err
 	}
 	d := &daemon{Options: o, rematch: true, health: health.New(o.Log)}

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/isolation"
-	"tenon.sh/tenon/internal/decide/limit"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/model/node"
@@ -80,7 +80,7 @@ func TestTheRuntimeSetsWhatTheFirstTickWants(t *testing.T) {
 		ticks := afterFirstTick(p, l, native)
 		for _, c := range p.Status.ContainerStatuses {
 			path := l.Container(l.Pod(&p), c.ContainerID)
-			own := containerLimits{limit.Quota(native[path].CPULimit, node.DefaultPeriod), native[path].MemoryLimit.Or(unit.MaxBytes)}
+			own := containerLimits{facts.QuotaOf(native[path].CPULimit, node.DefaultPeriod), native[path].MemoryLimit.Or(unit.MaxBytes)}
 			set, ours, err := limits(kube.Starting(&p, c.Name, true))
 			if err != nil {
 				t.Fatal(err)
@@ -108,7 +108,7 @@ func afterFirstTick(p corev1.Pod, l kube.Layout, native map[node.CgroupPath]kube
 		memory := node.NoMemoryLimit
 		memory.Max = a.MemoryLimit.Or(unit.MaxBytes)
 		s.Knobs.Now[node.Knob{Cgroup: path, File: node.FileMemory}] = memory
-		s.Knobs.Now[node.Knob{Cgroup: path, File: node.FileCPUMax}] = node.CPUMax{Quota: limit.Quota(a.CPULimit, node.DefaultPeriod), Period: node.DefaultPeriod}
+		s.Knobs.Now[node.Knob{Cgroup: path, File: node.FileCPUMax}] = node.CPUMax{Quota: facts.QuotaOf(a.CPULimit, node.DefaultPeriod), Period: node.DefaultPeriod}
 	}
 	_, wants := policy.Decide(policy.Config{CPUQOS: isolation.Config{Enable: true}}, policy.State{}, s)
 	for _, w := range wants {

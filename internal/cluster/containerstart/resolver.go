@@ -12,7 +12,7 @@ import (
 
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/kubelet"
-	"tenon.sh/tenon/internal/decide/limit"
+	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 	"tenon.sh/tenon/internal/runtimes/nri"
@@ -145,14 +145,14 @@ func (s Resolver) find(p nri.Pod) *corev1.Pod {
 // the kubelet read -1 as no limit.
 func limits(w node.Workload, c node.Container, ours bool) (nri.Limits, bool, error) {
 	var l nri.Limits
-	if v, cpu := limit.CPU(&w, &c); cpu && ours {
+	if v, cpu := facts.CPULimit(&w, &c); cpu && ours {
 		quota := int64(-1)
 		if v.Quota != node.NoQuota {
 			quota = v.Quota.Microseconds()
 		}
 		l.Quota, l.Period = &quota, new(uint64(v.Period.Microseconds()))
 	}
-	if most, memory := limit.Memory(&w, &c); memory && ours {
+	if most, memory := facts.MemoryLimit(&w, &c); memory && ours {
 		l.Memory = new(int64(-1))
 		if most != unit.MaxBytes {
 			*l.Memory = int64(most)

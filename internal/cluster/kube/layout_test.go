@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"tenon.sh/tenon/internal/cluster/podpath"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -38,8 +37,8 @@ func TestWhereTheKubeletPutsPods(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%+v %s: %s, want %s", c.layout, c.id, got, c.want)
 		}
-		place, ok := podpath.Parse(got)
-		if _, id, _ := strings.Cut(c.id, "://"); !ok || place != (podpath.Place{UID: "a1-b2", Container: id}) {
+		place, ok := ParsePodPath(got)
+		if _, id, _ := strings.Cut(c.id, "://"); !ok || place != (PodPlace{UID: "a1-b2", Container: id}) {
 			t.Errorf("%s is read back as %+v, %v", got, place, ok)
 		}
 	}
@@ -91,7 +90,7 @@ func FuzzParsePath(f *testing.F) {
 		f.Add(p)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
-		place, ok := podpath.Parse(node.CgroupPath(path))
+		place, ok := ParsePodPath(node.CgroupPath(path))
 		if !ok {
 			return
 		}
@@ -106,7 +105,7 @@ func FuzzParsePath(f *testing.F) {
 				p := pod("p")
 				p.UID, p.Status.QOSClass = "", class
 				p.Annotations[annotationMirror] = place.UID
-				if again, ok := podpath.Parse(l.Pod(&p)); !ok || again.UID != place.UID {
+				if again, ok := ParsePodPath(l.Pod(&p)); !ok || again.UID != place.UID {
 					t.Errorf("%q is at %s, which is read as %+v", place.UID, l.Pod(&p), again)
 				}
 			}

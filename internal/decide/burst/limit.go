@@ -6,7 +6,6 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/hold"
 	"tenon.sh/tenon/internal/decide/cpus/seat"
 	"tenon.sh/tenon/internal/decide/facts"
-	"tenon.sh/tenon/internal/decide/limit"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -84,7 +83,7 @@ func ownLimit(k *node.Knobs, w *node.Workload, p *node.Container) (want plan.Wan
 		Reason: "no CPU limit is set for it", BE: w.Class == node.BE,
 	}
 	m, asked := p.CPULimit.Value()
-	if own, ours := limit.CPU(w, p); ours && facts.IsQuota(own) {
+	if own, ours := facts.CPULimit(w, p); ours && facts.IsQuota(own) {
 		base = own
 		want.Intent, want.Value = plan.Set, base
 		want.Reason = p.Name + " has a CPU limit of " + m.String()
@@ -97,7 +96,7 @@ func ownLimit(k *node.Knobs, w *node.Workload, p *node.Container) (want plan.Wan
 	base = before
 	want.Reason = p.Name + " had a CPU limit of " + facts.MilliOf(before).String() + " before Tenon"
 	if asked {
-		base.Quota = limit.Quota(p.CPULimit, before.Period)
+		base.Quota = facts.QuotaOf(p.CPULimit, before.Period)
 		want.Reason = p.Name + " has a CPU limit of " + m.String()
 	}
 	if _, touched := k.Before[want.Knob]; touched && base != before {

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"tenon.sh/tenon/internal/decide/facts"
-	limits "tenon.sh/tenon/internal/decide/limit"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -217,7 +216,7 @@ func (a *memoryAsk) want(w *holder, s *node.Snapshot, need protection) plan.Want
 	switch b, asked := w.MemoryLimit.Value(); {
 	case !asked:
 	case !w.kept:
-		v.Max, _ = limits.Memory(&node.Workload{}, &w.Container)
+		v.Max, _ = facts.MemoryLimit(&node.Workload{}, &w.Container)
 		reasons = append([]string{fmt.Sprintf("%s has a memory limit of %v bytes", w.Name, b)}, reasons...)
 	case v.Max != unit.MaxBytes && touched && b != v.Max:
 		v.Max = b

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"tenon.sh/tenon/internal/machine/journal"
-	"tenon.sh/tenon/internal/machine/process"
 )
 
 // A Running is a process that still runs and that has changed knobs or made cgroups,
@@ -25,7 +24,7 @@ type authors struct {
 
 func authorsOf(c *Knobs, known journal.State) *authors {
 	a := &authors{of: c, ours: []journal.Process{author(c.o.Journal.Session())}, found: map[journal.Process]*Running{}}
-	for _, s := range process.Sessions(known) {
+	for _, s := range Sessions(known) {
 		a.ours = append(a.ours, author(s))
 	}
 	return a
@@ -39,7 +38,7 @@ func (a *authors) writesElsewhere(by journal.Session, made bool) bool {
 	p := author(by)
 	r, known := a.found[p]
 	if !known {
-		if pid, runs := process.Find(a.of.o.FS, p); runs && !slices.Contains(a.ours, p) && !a.hasJoined(p) {
+		if pid, runs := FindProcess(a.of.o.FS, p); runs && !slices.Contains(a.ours, p) && !a.hasJoined(p) {
 			r = &Running{PID: pid}
 		}
 		a.found[p] = r
@@ -59,7 +58,7 @@ func (a *authors) writesElsewhere(by journal.Session, made bool) bool {
 // read: a launcher journals a change, and then writes the note.
 func (a *authors) hasJoined(p journal.Process) bool {
 	state, err := a.of.o.Journal.State()
-	return err == nil && slices.ContainsFunc(process.Sessions(state), func(s journal.Session) bool { return author(s) == p })
+	return err == nil && slices.ContainsFunc(Sessions(state), func(s journal.Session) bool { return author(s) == p })
 }
 
 func (a *authors) running() []Running {

@@ -12,7 +12,6 @@ import (
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/partial"
 	"tenon.sh/tenon/internal/machine/journal"
-	"tenon.sh/tenon/internal/machine/process"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -184,7 +183,7 @@ func FindElsewhere(c *Knobs, paths []string) ([]Elsewhere, error) {
 		}
 		pid, known := authors[n.By]
 		if !known {
-			if running, runs := process.Find(c.o.FS, author(n.By)); runs {
+			if running, runs := FindProcess(c.o.FS, author(n.By)); runs {
 				pid = running
 			}
 			authors[n.By] = pid
@@ -242,7 +241,7 @@ func (c *Knobs) recover() (int, error) {
 	lost, _, missed := c.LostChanges(state, paths) // the notes of a running process are its own
 	errs := []error{err, missed}
 	for k, t := range lost.Touches {
-		if t.By != c.o.Journal.Session() && process.Alive(c.o.FS, journal.Process{PID: t.By.PID, Start: t.By.Start}) {
+		if t.By != c.o.Journal.Session() && Alive(c.o.FS, journal.Process{PID: t.By.PID, Start: t.By.Start}) {
 			continue // that process still writes the note
 		}
 		errs = append(errs, c.enter(k, t.Inode, t.Before, t.Written), c.o.Journal.Rebase(k, t.Before))

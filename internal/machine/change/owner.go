@@ -6,7 +6,6 @@ import (
 
 	"tenon.sh/tenon/internal/kernel/partial"
 	"tenon.sh/tenon/internal/machine/journal"
-	"tenon.sh/tenon/internal/machine/process"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -63,7 +62,7 @@ func (c *Knobs) ReleasableKnobs() (map[node.Knob]journal.Touch, error) {
 	for k, t := range state.Touches {
 		others, known := lives[t.By]
 		if !known {
-			others = process.Alive(c.o.FS, journal.Process{PID: t.By.PID, Start: t.By.Start})
+			others = Alive(c.o.FS, journal.Process{PID: t.By.PID, Start: t.By.Start})
 			lives[t.By] = others
 		}
 		if others {

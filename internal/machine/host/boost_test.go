@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/kernel/task"
-	"tenon.sh/tenon/internal/machine/exempt"
+	"tenon.sh/tenon/internal/machine/isolation"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -43,10 +43,10 @@ func TestKilledWorkIsNotIdle(t *testing.T) {
 		t.Errorf("the group above, of others too, has cpu.idle %s", got)
 	}
 	b.Reread()
-	if got := b.snapshotAfter(t, exempt.MaxTime-time.Second).Knobs.Now[weightOf("be/a")]; got != node.Value(node.CPUWeight{Idle: true}) {
+	if got := b.snapshotAfter(t, isolation.MaxExempt-time.Second).Knobs.Now[weightOf("be/a")]; got != node.Value(node.CPUWeight{Idle: true}) {
 		t.Errorf("shown as %v: it would be idle again in the next turn", got)
 	}
-	if got := b.snapshotAfter(t, exempt.MaxTime).Knobs.Now[weightOf("be/a")]; got == node.Value(node.CPUWeight{Idle: true}) {
+	if got := b.snapshotAfter(t, isolation.MaxExempt).Knobs.Now[weightOf("be/a")]; got == node.Value(node.CPUWeight{Idle: true}) {
 		t.Error("what does not die stays as other work is")
 	}
 }
@@ -89,10 +89,10 @@ func TestWorkThatWasAskedToEndAndStaysIsBestEffortAgain(t *testing.T) {
 		b.thread(t, "be/b", task.Normal)
 		b.snapshot(t)
 		do(t, b.set(t, policyOf("be"), node.ThreadsBE), b.set(t, node.Knob{Cgroup: "be/a", File: node.FileRun}, node.AskedToEnd))
-		if got := b.snapshotAfter(t, exempt.MaxTime-time.Second).Knobs.Now[policyOf("be")]; got != node.ThreadsBE || b.ext.policy(tid) != task.Normal {
+		if got := b.snapshotAfter(t, isolation.MaxExempt-time.Second).Knobs.Now[policyOf("be")]; got != node.ThreadsBE || b.ext.policy(tid) != task.Normal {
 			t.Errorf("while it may end: shown as %v, policy %v", got, b.ext.policy(tid))
 		}
-		if got := b.snapshotAfter(t, exempt.MaxTime).Knobs.Now[policyOf("be")]; got != node.ThreadsMixed {
+		if got := b.snapshotAfter(t, isolation.MaxExempt).Knobs.Now[policyOf("be")]; got != node.ThreadsMixed {
 			t.Errorf("afterwards shown as %v, want mixed", got)
 		}
 	})
@@ -100,10 +100,10 @@ func TestWorkThatWasAskedToEndAndStaysIsBestEffortAgain(t *testing.T) {
 		b := newVendorBench(t, nil, map[string]string{"cpu.bvt_warp_ns": "0\n"})
 		b.snapshot(t)
 		do(t, b.set(t, mark("be/a"), node.IdentityBE), b.set(t, node.Knob{Cgroup: "be/a", File: node.FileRun}, node.AskedToEnd))
-		if got := b.snapshotAfter(t, exempt.MaxTime-time.Second).Knobs.Now[mark("be/a")]; got != node.IdentityBE {
+		if got := b.snapshotAfter(t, isolation.MaxExempt-time.Second).Knobs.Now[mark("be/a")]; got != node.IdentityBE {
 			t.Errorf("while it may end: shown as %v", got)
 		}
-		if got := b.snapshotAfter(t, exempt.MaxTime).Knobs.Now[mark("be/a")]; got != node.IdentityNone {
+		if got := b.snapshotAfter(t, isolation.MaxExempt).Knobs.Now[mark("be/a")]; got != node.IdentityNone {
 			t.Errorf("afterwards shown as %v: it would stay without a mark", got)
 		}
 	})
@@ -112,7 +112,7 @@ func TestWorkThatWasAskedToEndAndStaysIsBestEffortAgain(t *testing.T) {
 		b.thread(t, "be/a", task.Normal)
 		b.snapshot(t)
 		do(t, b.set(t, policyOf("be"), node.ThreadsBE), b.set(t, node.Knob{Cgroup: "be/a", File: node.FileRun}, node.Frozen))
-		if got := b.snapshotAfter(t, 10*exempt.MaxTime).Knobs.Now[policyOf("be")]; got != node.ThreadsBE {
+		if got := b.snapshotAfter(t, 10*isolation.MaxExempt).Knobs.Now[policyOf("be")]; got != node.ThreadsBE {
 			t.Errorf("shown as %v: it would be converted while frozen", got)
 		}
 	})

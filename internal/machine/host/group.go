@@ -7,7 +7,7 @@ import (
 	"syscall"
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
-	"tenon.sh/tenon/internal/machine/process"
+	"tenon.sh/tenon/internal/machine/change"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -79,7 +79,7 @@ func (h *Host) Attach(p node.CgroupPath, pid int) error {
 // Spawned journals a process that Tenon has started. If Tenon dies before the
 // process ends, a restore ends the process and all its descendants.
 func (h *Host) Spawned(pid int) error {
-	p, err := process.Identify(h.fs, pid)
+	p, err := change.Identify(h.fs, pid)
 	if err != nil {
 		return fmt.Errorf("journal process %d: %w", pid, err)
 	}

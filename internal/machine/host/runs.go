@@ -12,10 +12,8 @@ import (
 	"tenon.sh/tenon/internal/kernel/partial"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/machine/change"
-	"tenon.sh/tenon/internal/machine/exempt"
 	"tenon.sh/tenon/internal/machine/isolation"
 	"tenon.sh/tenon/internal/machine/journal"
-	"tenon.sh/tenon/internal/machine/process"
 	"tenon.sh/tenon/internal/machine/vendormark"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -27,7 +25,7 @@ type runs struct {
 	fs      proc.FS
 	changes *change.Knobs
 	marks   *vendormark.Marks
-	exempt  *exempt.Groups
+	exempt  *isolation.Exempt
 	cache   *knobCache // nil unless resident
 	now     func() time.Time
 	spare   func() []int // lists processes that must not be stopped, as Options.Spare
@@ -100,7 +98,7 @@ func (x *runs) prepare(k node.Knob) error {
 	if err := x.changes.Release(k); err != nil {
 		return err
 	}
-	_ = errors.Join(x.exempt.Add(k.Cgroup, x.now().Add(exempt.MaxTime), node.AskedToEnd), x.marks.Unmark(k.Cgroup))
+	_ = errors.Join(x.exempt.Add(k.Cgroup, x.now().Add(isolation.MaxExempt), node.AskedToEnd), x.marks.Unmark(k.Cgroup))
 	return nil
 }
 
@@ -158,8 +156,8 @@ func (x *runs) mayStop(p node.CgroupPath) error {
 		return err
 	}
 	own := []int{1, os.Getpid()}
-	for _, s := range process.Sessions(state) {
-		if process.Alive(x.fs, journal.Process{PID: s.PID, Start: s.Start}) {
+	for _, s := range change.Sessions(state) {
+		if change.Alive(x.fs, journal.Process{PID: s.PID, Start: s.Start}) {
 			own = append(own, s.PID)
 		}
 	}

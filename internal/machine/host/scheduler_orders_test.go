@@ -12,7 +12,7 @@ import (
 
 	"tenon.sh/tenon/internal/kernel/scx"
 	"tenon.sh/tenon/internal/machine/bescheduler"
-	"tenon.sh/tenon/internal/machine/exempt"
+	"tenon.sh/tenon/internal/machine/isolation"
 	"tenon.sh/tenon/internal/machine/reread"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -267,7 +267,7 @@ func TestAWorkloadThatEndsIsShownAsSuch(t *testing.T) {
 	if got := ending(b.snapshot(t)); got != node.Ended {
 		t.Errorf("killed: %q", got)
 	}
-	if got := ending(b.snapshotAfter(t, exempt.MaxTime)); got != "" {
+	if got := ending(b.snapshotAfter(t, isolation.MaxExempt)); got != "" {
 		t.Errorf("when it has not ended for long: %q", got)
 	}
 }

@@ -17,7 +17,6 @@ import (
 	"tenon.sh/tenon/internal/kernel/scx"
 	"tenon.sh/tenon/internal/kernel/task"
 	"tenon.sh/tenon/internal/machine/bescheduler"
-	"tenon.sh/tenon/internal/machine/exempt"
 	"tenon.sh/tenon/internal/machine/journal"
 	"tenon.sh/tenon/internal/machine/knob"
 	"tenon.sh/tenon/internal/machine/reread"
@@ -49,7 +48,7 @@ type Isolation struct {
 	journal   *journal.Journal
 	marks     *vendormark.Marks
 	scheduler *bescheduler.Scheduler
-	exempt    *exempt.Groups
+	exempt    *Exempt
 	policies  Policies
 	cookies   *cookies
 	// attributes holds the attribute of each knob of threads.
@@ -121,7 +120,7 @@ func New(o Options) *Isolation {
 	}
 	i.cookies = newCookies(o.Kernel.Cores, i.withCookies)
 	i.attributes = attributesOf(i)
-	i.exempt = exempt.New(o.Tree, o.Journal, i.makeFair, i.exemptionEnded)
+	i.exempt = newExempt(o.Tree, o.Journal, i.makeFair, i.exemptionEnded)
 	i.scheduler = bescheduler.New(bescheduler.Options{
 		Kernel: o.Kernel.SchedExt, Tree: o.Tree, Topology: o.Topology, Resident: o.Resident, Now: o.Now, Inode: o.Inode,
 		On: bescheduler.Events{
@@ -146,7 +145,7 @@ func (i *Isolation) Events() <-chan Event { return i.wakes }
 func (i *Isolation) Scheduler() *bescheduler.Scheduler { return i.scheduler }
 
 // Exempt returns the cgroups that are exempt from isolation.
-func (i *Isolation) Exempt() *exempt.Groups { return i.exempt }
+func (i *Isolation) Exempt() *Exempt { return i.exempt }
 
 // makeFair moves the threads of a cgroup from sched_ext to the fair class. In
 // sched_ext they would run later, or the kernel would take the scheduler for

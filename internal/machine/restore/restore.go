@@ -17,7 +17,6 @@ import (
 	"tenon.sh/tenon/internal/machine/cachectl"
 	"tenon.sh/tenon/internal/machine/change"
 	"tenon.sh/tenon/internal/machine/journal"
-	"tenon.sh/tenon/internal/machine/process"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -138,7 +137,7 @@ func (x *Restorer) UndoOwn(ctx context.Context) (Report, error) {
 // DeadLabs undoes the changes of labs that were killed.
 func (x *Restorer) DeadLabs(ctx context.Context) (Report, error) {
 	r, _, err := x.restore(ctx, func(s journal.Session) bool { //nolint:errcheck // the report names what was missed
-		return s.Lab && !process.Alive(x.o.FS, journal.Process{PID: s.PID, Start: s.Start})
+		return s.Lab && !change.Alive(x.o.FS, journal.Process{PID: s.PID, Start: s.Start})
 	})
 	return r, err
 }
@@ -223,7 +222,7 @@ func (x *Restorer) occupants(p node.CgroupPath, ending map[int]journal.Process, 
 		if _, ends := ending[pid]; ends {
 			continue
 		}
-		if q, err := process.Identify(x.o.FS, pid); err == nil && process.Alive(x.o.FS, q) {
+		if q, err := change.Identify(x.o.FS, pid); err == nil && change.Alive(x.o.FS, q) {
 			users = append(users, pid)
 		}
 	}

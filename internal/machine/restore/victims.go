@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"time"
 
+	"tenon.sh/tenon/internal/machine/change"
 	"tenon.sh/tenon/internal/machine/journal"
-	"tenon.sh/tenon/internal/machine/process"
 	"tenon.sh/tenon/internal/machine/subtree"
 )
 
@@ -41,9 +41,9 @@ func (x *Restorer) endProcesses(ctx context.Context, state journal.State, in sco
 			ended[pid] = true
 			switch {
 			case time.Since(start) > grace:
-				process.Signal(x.o.FS, p, syscall.SIGKILL)
+				change.Signal(x.o.FS, p, syscall.SIGKILL)
 			case !asked[p]:
-				process.Signal(x.o.FS, p, syscall.SIGTERM)
+				change.Signal(x.o.FS, p, syscall.SIGTERM)
 				asked[p] = true
 			}
 		}
@@ -71,12 +71,12 @@ func (x *Restorer) endProcesses(ctx context.Context, state journal.State, in sco
 func (x *Restorer) victims(state journal.State, in scope) map[int]journal.Process {
 	found := map[int]journal.Process{}
 	add := func(pid int) {
-		if p, err := process.Identify(x.o.FS, pid); err == nil && process.Alive(x.o.FS, p) {
+		if p, err := change.Identify(x.o.FS, pid); err == nil && change.Alive(x.o.FS, p) {
 			found[pid] = p
 		}
 	}
 	for p, by := range state.Processes {
-		if by.Lab && in(by) && process.Alive(x.o.FS, p) {
+		if by.Lab && in(by) && change.Alive(x.o.FS, p) {
 			found[p.PID] = p
 		}
 	}
@@ -86,9 +86,9 @@ func (x *Restorer) victims(state journal.State, in scope) map[int]journal.Proces
 		}
 	}
 	if len(found) > 0 {
-		process.AddDescendants(x.o.FS, found)
+		change.AddDescendants(x.o.FS, found)
 	}
-	for _, s := range process.Sessions(state) {
+	for _, s := range change.Sessions(state) {
 		if found[s.PID].Start == s.Start {
 			delete(found, s.PID)
 		}

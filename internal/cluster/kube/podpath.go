@@ -1,6 +1,7 @@
-// Package podpath finds out from the path of a cgroup to which pod and container
-// it belongs. It is the inverse of kube.Layout.
-package podpath
+// This file finds out from the path of a cgroup to which pod and container it
+// belongs. It is the inverse of Layout.
+
+package kube
 
 import (
 	"strings"
@@ -8,8 +9,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// A Place identifies the pod and container to which a cgroup belongs.
-type Place struct {
+// A PodPlace identifies the pod and container to which a cgroup belongs.
+type PodPlace struct {
 	// UID is the id of the pod, in the form of kube.UID.
 	UID string
 	// Container is the id of the container or sandbox, without the name of the
@@ -17,10 +18,10 @@ type Place struct {
 	Container string
 }
 
-// Parse returns the pod and container to which a cgroup belongs. It reads
+// ParsePodPath returns the pod and container to which a cgroup belongs. It reads
 // the paths of every cgroup driver and cgroupRoot. It returns false if the
 // cgroup belongs to no pod.
-func Parse(path node.CgroupPath) (Place, bool) {
+func ParsePodPath(path node.CgroupPath) (PodPlace, bool) {
 	names := strings.Split(string(path), "/")
 	for i := len(names) - 1; i > 0 && i >= len(names)-2; i-- {
 		uid, is := podOf(names[i], names[i-1])
@@ -28,12 +29,12 @@ func Parse(path node.CgroupPath) (Place, bool) {
 			continue
 		}
 		if i == len(names)-1 {
-			return Place{UID: uid}, true
+			return PodPlace{UID: uid}, true
 		}
 		id := containerOf(names[i+1])
-		return Place{uid, id}, id != ""
+		return PodPlace{uid, id}, id != ""
 	}
-	return Place{}, false
+	return PodPlace{}, false
 }
 
 // podOf reads the id of a pod from the name of a cgroup. above is the name of

@@ -1,4 +1,4 @@
-package process_test
+package change_test
 
 import (
 	"os"
@@ -6,22 +6,22 @@ import (
 	"testing"
 
 	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/machine/change"
 	"tenon.sh/tenon/internal/machine/journal"
-	"tenon.sh/tenon/internal/machine/process"
 )
 
 // TestAnotherProcessOfTheSameNumberIsNotAlive checks a process that has the pid
 // of an ended one.
 func TestAnotherProcessOfTheSameNumberIsNotAlive(t *testing.T) {
 	fs := proc.Default()
-	self, err := process.Identify(fs, os.Getpid())
+	self, err := change.Identify(fs, os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !process.Alive(fs, self) {
+	if !change.Alive(fs, self) {
 		t.Error("this process is not alive")
 	}
-	if other := (journal.Process{PID: self.PID, Start: self.Start - 1}); process.Alive(fs, other) {
+	if other := (journal.Process{PID: self.PID, Start: self.Start - 1}); change.Alive(fs, other) {
 		t.Error("a process that had this number before is alive")
 	}
 }
@@ -33,13 +33,13 @@ func TestDescendantsAreFound(t *testing.T) {
 	}
 	defer func() { _, _ = child.Process.Kill(), child.Wait() }()
 	fs := proc.Default()
-	self, err := process.Identify(fs, os.Getpid())
+	self, err := change.Identify(fs, os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
 	found := map[int]journal.Process{self.PID: self}
-	process.AddDescendants(fs, found)
-	if p, is := found[child.Process.Pid]; !is || !process.Alive(fs, p) {
+	change.AddDescendants(fs, found)
+	if p, is := found[child.Process.Pid]; !is || !change.Alive(fs, p) {
 		t.Errorf("process %d is not among the descendants of its parent: %v", child.Process.Pid, found)
 	}
 }

@@ -1,6 +1,7 @@
-// Package rlimit makes sure that the resource limits of this process let the agent
+// This file makes sure that the resource limits of this process let the agent
 // work: getrlimit(2).
-package rlimit
+
+package daemon
 
 import (
 	"errors"
@@ -9,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A need is the least value of a limit with which the agent works.
-type need struct {
+// A limitNeed is the least value of a limit with which the agent works.
+type limitNeed struct {
 	resource int
 	name     string
 	least    uint64
@@ -18,9 +19,9 @@ type need struct {
 	why string
 }
 
-// needs lists the limits that an agent can run out of without an end: it would
+// limitNeeds lists the limits that an agent can run out of without an end: it would
 // live, and do nothing.
-var needs = []need{
+var limitNeeds = []limitNeed{
 	// A host keeps five eighths of the descriptors for cgroups (host.Open), and
 	// the connections of clients take at most 96.
 	{unix.RLIMIT_NOFILE, "open files (RLIMIT_NOFILE)", 512, "files of cgroups, the journal and connections"},
@@ -28,17 +29,17 @@ var needs = []need{
 	{unix.RLIMIT_FSIZE, "the size of files (RLIMIT_FSIZE)", 64 << 20, "the journal, the lease and the flight recorder, in bytes"},
 }
 
-// Ensure raises the limits that are too small. It returns an error that names each
+// ensureLimits raises the limits that are too small. It returns an error that names each
 // limit that cannot be raised.
-func Ensure() error {
+func ensureLimits() error {
 	var errs []error
-	for _, n := range needs {
+	for _, n := range limitNeeds {
 		errs = append(errs, n.ensure())
 	}
 	return errors.Join(errs...)
 }
 
-func (n need) ensure() error {
+func (n limitNeed) ensure() error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(n.resource, &limit); err != nil {
 		return fmt.Errorf("read the limit of %s: %w", n.name, err)

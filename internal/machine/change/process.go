@@ -1,7 +1,8 @@
-// Package process identifies the processes that the journal records, and finds
-// their descendants. A pid alone does not identify a process, because the
-// kernel reuses pids.
-package process
+// This file identifies the processes that the journal records, and finds their
+// descendants. A pid alone does not identify a process, because the kernel
+// reuses pids.
+
+package change
 
 import (
 	"maps"
@@ -27,9 +28,9 @@ func Alive(fs proc.FS, p journal.Process) bool {
 	return err == nil && int64(s.StartTime) == p.Start && s.State != 'Z' && s.State != 'X'
 }
 
-// Find returns the pid of a living process by what it knows of itself. In a PID
+// FindProcess returns the pid of a living process by what it knows of itself. In a PID
 // namespace below that of this process, it knows itself by another pid.
-func Find(fs proc.FS, p journal.Process) (pid int, alive bool) {
+func FindProcess(fs proc.FS, p journal.Process) (pid int, alive bool) {
 	if Alive(fs, p) {
 		return p.PID, true
 	}

@@ -1,11 +1,12 @@
-// Package limit derives the kernel limits of a container from its requests and
+// This file derives the kernel limits of a container from its requests and
 // limits. Three parts of Tenon need the same rule. The container runtime sets
 // these limits before the first instruction runs (NRI), every later tick sets
 // them, and a release gives them back to the kubelet.
 //
 // The package is not part of a policy, because code outside the policies uses
 // it, and it needs only the types of model/node.
-package limit
+
+package facts
 
 import (
 	"time"
@@ -19,11 +20,11 @@ import (
 // would be the least one.
 const maxQuota = 1_000_000 * unit.MilliCPU(1000)
 
-// Quota returns how much CPU time per period a limit allows. The result is in
+// QuotaOf returns how much CPU time per period a limit allows. The result is in
 // whole microseconds, and at least node.MinQuota. If there is no limit, it is
 // node.NoQuota. The kubelet computes the quota in the same way, so both write
 // the same value (k8s.io/kubernetes/pkg/kubelet/cm: MilliCPUToQuota).
-func Quota(limit node.Maybe[unit.MilliCPU], period time.Duration) time.Duration {
+func QuotaOf(limit node.Maybe[unit.MilliCPU], period time.Duration) time.Duration {
 	m, limited := limit.Value()
 	if !limited {
 		return node.NoQuota
@@ -32,20 +33,20 @@ func Quota(limit node.Maybe[unit.MilliCPU], period time.Duration) time.Duration 
 	return max((time.Duration(m) * period / 1000).Truncate(time.Microsecond), node.MinQuota)
 }
 
-// CPU returns the cpu.max that Tenon sets for the container c of w. For the
+// CPULimit returns the cpu.max that Tenon sets for the container c of w. For the
 // cgroup of the workload itself, pass a container with the limits of the whole
 // workload. If c has no CPU limit, v has no quota. ours is false if another
 // component, such as the kubelet, manages the limit.
-func CPU(w *node.Workload, c *node.Container) (v node.CPUMax, ours bool) {
+func CPULimit(w *node.Workload, c *node.Container) (v node.CPUMax, ours bool) {
 	if w.CPUManagedExternally {
 		return node.CPUMax{}, false
 	}
-	return node.CPUMax{Quota: Quota(c.CPULimit, node.DefaultPeriod), Period: node.DefaultPeriod}, true
+	return node.CPUMax{Quota: QuotaOf(c.CPULimit, node.DefaultPeriod), Period: node.DefaultPeriod}, true
 }
 
-// Memory returns the memory.max that Tenon sets for c, or unit.MaxBytes if c
+// MemoryLimit returns the memory.max that Tenon sets for c, or unit.MaxBytes if c
 // has no memory limit. The arguments and the result ours are as for CPU.
-func Memory(w *node.Workload, c *node.Container) (most unit.Bytes, ours bool) {
+func MemoryLimit(w *node.Workload, c *node.Container) (most unit.Bytes, ours bool) {
 	if w.MemoryManagedExternally {
 		return 0, false
 	}

@@ -1,4 +1,4 @@
-package limit
+package facts
 
 import (
 	"testing"
@@ -22,7 +22,7 @@ func TestAQuotaIsTheKubelets(t *testing.T) {
 		{node.Some[unit.MilliCPU](1 << 52), time.Second, 1_000_000 * time.Second}, // not the least quota
 		{node.Maybe[unit.MilliCPU]{}, 100 * time.Millisecond, node.NoQuota},
 	} {
-		if got := Quota(c.limit, c.period); got != c.want {
+		if got := QuotaOf(c.limit, c.period); got != c.want {
 			t.Errorf("Quota(%v, %v) = %v, want %v", c.limit, c.period, got, c.want)
 		}
 	}
@@ -30,16 +30,16 @@ func TestAQuotaIsTheKubelets(t *testing.T) {
 
 func TestALimitThatAnotherManagesIsNotOurs(t *testing.T) {
 	c := node.Container{CPULimit: node.Some[unit.MilliCPU](500), MemoryLimit: node.Some[unit.Bytes](1 << 20)}
-	if _, ours := CPU(&node.Workload{CPUManagedExternally: true}, &c); ours {
+	if _, ours := CPULimit(&node.Workload{CPUManagedExternally: true}, &c); ours {
 		t.Error("cpu.max is set although the kubelet manages it")
 	}
-	if _, ours := Memory(&node.Workload{MemoryManagedExternally: true}, &c); ours {
+	if _, ours := MemoryLimit(&node.Workload{MemoryManagedExternally: true}, &c); ours {
 		t.Error("memory.max is set although the kubelet manages it")
 	}
-	if v, ours := CPU(&node.Workload{}, &c); !ours || v != node.Limit(500) {
+	if v, ours := CPULimit(&node.Workload{}, &c); !ours || v != node.Limit(500) {
 		t.Errorf("cpu.max is %v, %v", v, ours)
 	}
-	if v, ours := Memory(&node.Workload{}, &node.Container{}); !ours || v != unit.MaxBytes {
+	if v, ours := MemoryLimit(&node.Workload{}, &node.Container{}); !ours || v != unit.MaxBytes {
 		t.Errorf("memory.max is %v, %v", v, ours)
 	}
 }

@@ -1,5 +1,6 @@
-// Package trials prints the results of trials of isolation mechanisms on this node.
-package trials
+// This file prints the results of trials of isolation mechanisms on this node.
+
+package control
 
 import (
 	"cmp"
@@ -11,9 +12,9 @@ import (
 	"tenon.sh/tenon/internal/model/trial"
 )
 
-// Effect returns one line about the effect of a mechanism on the waits of a
+// trialEffect returns one line about the effect of a mechanism on the waits of a
 // service. The function ago prints durations.
-func Effect(e trial.Effect, at time.Time, ago func(time.Duration) string) string {
+func trialEffect(e trial.Effect, at time.Time, ago func(time.Duration) string) string {
 	change, verb := e.Without-e.With, "saves"
 	if change < 0 {
 		change, verb = -change, "costs"
@@ -26,8 +27,8 @@ func Effect(e trial.Effect, at time.Time, ago func(time.Duration) string) string
 		hourly(change), hourly(e.With), hourly(e.Without), e.Pairs, ago(at.Sub(e.Ended)), e.Found, use)
 }
 
-// Page returns the results of the trials as a table. The function ago prints durations.
-func Page(v trial.Status, at time.Time, ago func(time.Duration) string) string {
+// trialsPage returns the results of the trials as a table. The function ago prints durations.
+func trialsPage(v trial.Status, at time.Time, ago func(time.Duration) string) string {
 	var b strings.Builder
 	head := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	kept := "the floor: the least weight and long slices"
@@ -54,9 +55,9 @@ func Page(v trial.Status, at time.Time, ago func(time.Duration) string) string {
 			ratio = fmt.Sprintf("%.2f (%.2f to %.2f)", r.Ratio, r.Low, r.High)
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", r.Candidate, cmp.Or(string(r.Against), "the floor"), r.Finding, r.Pairs,
-			wait(r.Without), wait(r.With), ratio, r.Ended.Format(time.TimeOnly), r.Why)
+			trialWait(r.Without), trialWait(r.With), ratio, r.Ended.Format(time.TimeOnly), r.Why)
 		for _, s := range r.Services {
-			fmt.Fprintf(table, "  %s\t\t\t%d\t%s\t%s\t\t\t%v an hour without, %v with\n", s.Name, s.Pairs, wait(s.Without), wait(s.With),
+			fmt.Fprintf(table, "  %s\t\t\t%d\t%s\t%s\t\t\t%v an hour without, %v with\n", s.Name, s.Pairs, trialWait(s.Without), trialWait(s.With),
 				hourly(s.HourWithout), hourly(s.HourWith))
 		}
 		if r.More > 0 {
@@ -67,8 +68,8 @@ func Page(v trial.Status, at time.Time, ago func(time.Duration) string) string {
 	return b.String()
 }
 
-// wait returns the mean length of a wait as text, or "-" for 0.
-func wait(t time.Duration) string {
+// trialWait returns the mean length of a wait as text, or "-" for 0.
+func trialWait(t time.Duration) string {
 	if t == 0 {
 		return "-"
 	}

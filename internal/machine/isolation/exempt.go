@@ -1,6 +1,7 @@
-// Package exempt holds the cgroups that are exempt from isolation. Their
-// threads must run in order to freeze or to exit.
-package exempt
+// This file holds the cgroups that are exempt from isolation. Their threads
+// must run in order to freeze or to exit.
+
+package isolation
 
 import (
 	"errors"
@@ -13,11 +14,11 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// MaxTime is the time for which a cgroup stays exempt after it was killed or
+// MaxExempt is the time for which a cgroup stays exempt after it was killed or
 // asked to end. Tenon does not learn when an eviction is cancelled, so the
 // threads that are left after this time are best-effort again. Another kill
 // starts the time again.
-const MaxTime = 30 * time.Second
+const MaxExempt = 30 * time.Second
 
 // An exemption says why and until when one cgroup is exempt from isolation.
 // inode distinguishes the cgroup from a later one with the same name.
@@ -30,8 +31,8 @@ type exemption struct {
 	notIdle bool
 }
 
-// Groups is the set of exempt cgroups. It is safe for concurrent use.
-type Groups struct {
+// Exempt is the set of exempt cgroups. It is safe for concurrent use.
+type Exempt struct {
 	tree     *cgroup.Tree
 	journal  *journal.Journal
 	makeFair func(node.CgroupPath) error
@@ -41,17 +42,17 @@ type Groups struct {
 	exempt map[node.CgroupPath]exemption
 }
 
-// New returns the set of exempt cgroups of a tree, empty at first. makeFair
+// newExempt returns the set of exempt cgroups of a tree, empty at first. makeFair
 // moves the threads of a cgroup from another scheduling class to the fair
 // class. Groups calls ended when the exemption of a cgroup ends, unless it
 // knows that the cgroup is gone. notIdle is then true if cpu.idle is clear
 // although snapshots showed it as set.
-func New(tree *cgroup.Tree, j *journal.Journal, makeFair func(node.CgroupPath) error, ended func(p node.CgroupPath, notIdle bool)) *Groups {
-	return &Groups{tree: tree, journal: j, makeFair: makeFair, ended: ended, exempt: map[node.CgroupPath]exemption{}}
+func newExempt(tree *cgroup.Tree, j *journal.Journal, makeFair func(node.CgroupPath) error, ended func(p node.CgroupPath, notIdle bool)) *Exempt {
+	return &Exempt{tree: tree, journal: j, makeFair: makeFair, ended: ended, exempt: map[node.CgroupPath]exemption{}}
 }
 
 // Has reports whether p is exempt. It does not look at the cgroups above p.
-func (g *Groups) Has(p node.CgroupPath) bool {
+func (g *Exempt) Has(p node.CgroupPath) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	_, is := g.exempt[p]
@@ -59,14 +60,14 @@ func (g *Groups) Has(p node.CgroupPath) bool {
 }
 
 // Ending returns the last request to end a cgroup, or "" if there was none.
-func (g *Groups) Ending(p node.CgroupPath) node.Run {
+func (g *Exempt) Ending(p node.CgroupPath) node.Run {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.exempt[p].ends
 }
 
 // Killed records that Tenon now kills a cgroup that it had asked to end.
-func (g *Groups) Killed(p node.CgroupPath) {
+func (g *Exempt) Killed(p node.CgroupPath) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if v, is := g.exempt[p]; is {
@@ -77,7 +78,7 @@ func (g *Groups) Killed(p node.CgroupPath) {
 
 // Add makes a cgroup exempt until the given time, and moves its threads to the
 // fair class. ends is the request to end the cgroup, or "" for a frozen cgroup.
-func (g *Groups) Add(p node.CgroupPath, until time.Time, ends node.Run) error {
+func (g *Exempt) Add(p node.CgroupPath, until time.Time, ends node.Run) error {
 	inode, err := g.tree.Inode(string(p))
 	if err != nil {
 		return err
@@ -92,7 +93,7 @@ func (g *Groups) Add(p node.CgroupPath, until time.Time, ends node.Run) error {
 // services, an idle cgroup gets little CPU time, so a large process would free
 // its memory slowly. A cgroup whose processes only got SIGTERM stays idle,
 // because they may still do other work.
-func (g *Groups) ClearIdle(p node.CgroupPath) error {
+func (g *Exempt) ClearIdle(p node.CgroupPath) error {
 	k := node.Knob{Cgroup: p, File: node.FileCPUWeight}
 	s, err := g.journal.State()
 	if err != nil {
@@ -118,7 +119,7 @@ func (g *Groups) ClearIdle(p node.CgroupPath) error {
 // Weight returns the weight that snapshots show for a cgroup. After ClearIdle,
 // it still returns idle, because otherwise the next tick would set cpu.idle
 // again.
-func (g *Groups) Weight(k node.Knob, now node.CPUWeight) node.Value {
+func (g *Exempt) Weight(k node.Knob, now node.CPUWeight) node.Value {
 	g.mu.Lock()
 	v, isExempt := g.exempt[k.Cgroup]
 	g.mu.Unlock()
@@ -132,7 +133,7 @@ func (g *Groups) Weight(k node.Knob, now node.CPUWeight) node.Value {
 }
 
 // WeightSet records that a step of the plan wrote the weight of a cgroup.
-func (g *Groups) WeightSet(p node.CgroupPath) {
+func (g *Exempt) WeightSet(p node.CgroupPath) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if v, isExempt := g.exempt[p]; isExempt && v.notIdle {
@@ -143,7 +144,7 @@ func (g *Groups) WeightSet(p node.CgroupPath) {
 
 // End ends the exemption of a cgroup. If the cgroup still exists, snapshots
 // show the real values of its knobs again, and the next tick sets them.
-func (g *Groups) End(p node.CgroupPath) {
+func (g *Exempt) End(p node.CgroupPath) {
 	g.mu.Lock()
 	v, isExempt := g.exempt[p]
 	delete(g.exempt, p)
@@ -155,7 +156,7 @@ func (g *Groups) End(p node.CgroupPath) {
 
 // EndOver ends the exemptions of cgroups that have ended, and those whose time is
 // over. Processes that start in such a cgroup later are new work and not exempt.
-func (g *Groups) EndOver(at time.Time) {
+func (g *Exempt) EndOver(at time.Time) {
 	g.mu.Lock()
 	all := maps.Clone(g.exempt)
 	g.mu.Unlock()

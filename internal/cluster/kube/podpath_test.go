@@ -1,4 +1,4 @@
-package podpath
+package kube
 
 import (
 	"testing"
@@ -12,7 +12,7 @@ func TestPathsThatAreNoPods(t *testing.T) {
 		"kubepods.slice/kubepods-pod.slice", "kubepods/poda/b/c", "kubepods.slice/kubepods-poda.slice/crio-conmon-b.scope", "kubepods.slice/other-poda.slice",
 		"user.slice/user-pod1.slice",
 	} {
-		if place, ok := Parse(p); ok {
+		if place, ok := ParsePodPath(p); ok {
 			t.Errorf("%s is read as %+v", p, place)
 		}
 	}

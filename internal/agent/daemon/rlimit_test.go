@@ -1,4 +1,4 @@
-package rlimit
+package daemon
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(lowerVar) == "" {
 		os.Exit(m.Run())
 	}
-	for _, n := range needs {
+	for _, n := range limitNeeds {
 		limit := unix.Rlimit{Cur: 4096, Max: 4096}
 		if n.resource == unix.RLIMIT_NOFILE {
 			limit = unix.Rlimit{Cur: 24, Max: 24}
@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 			return
 		}
 	}
-	fmt.Println("ensured:", Ensure())
-	for _, n := range needs {
+	fmt.Println("ensured:", ensureLimits())
+	for _, n := range limitNeeds {
 		var limit unix.Rlimit
 		fmt.Println(n.resource, unix.Getrlimit(n.resource, &limit), limit.Cur >= n.least)
 	}
@@ -62,7 +62,7 @@ func TestSmallLimitsAreRaisedOrNamed(t *testing.T) {
 		}
 		return string(text)
 	}
-	if got := run("soft"); got != fmt.Sprintf("ensured: <nil>\n%d <nil> true\n%d <nil> true\n", needs[0].resource, needs[1].resource) {
+	if got := run("soft"); got != fmt.Sprintf("ensured: <nil>\n%d <nil> true\n%d <nil> true\n", limitNeeds[0].resource, limitNeeds[1].resource) {
 		t.Errorf("soft limits: %s", got)
 	}
 	got := run("hard")
