@@ -82,7 +82,7 @@ func (l *life) add(class node.Class, i int) {
 			node.FileCPUMax:    node.CPUMax{Quota: node.NoQuota, Period: node.DefaultPeriod},
 			node.FileMemory:    node.NoMemoryLimit,
 			node.FileCPUs:      node.CPUs{},
-			node.FilePIDs:      node.PIDs{Max: node.MaxPIDs},
+			node.FilePIDs:      node.Maximum{Max: node.NoMaximum},
 		} {
 			if k := (node.Knob{Cgroup: p, File: f}); l.snap.Knobs.Now[k] == nil {
 				l.snap.Knobs.Now[k] = v

@@ -195,8 +195,8 @@ func filled() Tick {
 	var t Tick
 	fill(reflect.ValueOf(&t.Config), 1)
 	t.Snapshot.Knobs = node.Knobs{ // values of many types
-		Now:    map[node.Knob]node.Value{{Cgroup: "a", File: node.FilePIDs}: node.PIDs{Max: 4}},
-		Before: map[node.Knob]node.Value{{Cgroup: "a", File: node.FilePIDs}: node.PIDs{Max: 3}},
+		Now:    map[node.Knob]node.Value{{Cgroup: "a", File: node.FilePIDs}: node.Maximum{Max: 4}},
+		Before: map[node.Knob]node.Value{{Cgroup: "a", File: node.FilePIDs}: node.Maximum{Max: 3}},
 	}
 	s := reflect.ValueOf(&t.Snapshot).Elem()
 	for i := range s.NumField() {

@@ -22,7 +22,7 @@ func TestWhatIsMissingIsUnsupported(t *testing.T) {
 		"partition on v1":              errorOf(v1.Partition("a")),
 		"pressure on v1":               errorOf(v1.Pressure("a", "cpu")),
 		"read of an absent controller": errorOf(noMemory.ReadMemory("a")),
-		"write to an absent one":       noMemory.WritePIDs("a", PIDs{1}),
+		"write to an absent one":       noMemory.WriteLimit("a", "pids.max", Maximum{1}),
 		"usage without cpuacct":        errorOf(noMemory.CPUStat("a")),
 	} {
 		if !errors.Is(err, ErrUnsupported) || errors.Is(err, ErrGone) {

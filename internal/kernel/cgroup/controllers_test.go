@@ -100,7 +100,7 @@ func TestANewGroupHasNoSettings(t *testing.T) {
 			t.Errorf("%s: %v, %v", c, set, err)
 		}
 	}
-	if err := tree.WritePIDs(path, PIDs{Max: 7}); err != nil {
+	if err := tree.WriteLimit(path, "pids.max", Maximum{Max: 7}); err != nil {
 		t.Fatal(err)
 	}
 	if set, err := HasSettings(tree, path, pids); err != nil || !set {

@@ -335,15 +335,15 @@ func TestTaskLimitHasAMaximum(t *testing.T) {
 	if !tree.Has(pids) {
 		skip(t, ErrUnsupported)
 	}
-	for _, v := range []PIDs{{7}, {0}, {4194304}, {MaxPIDs}} {
-		if err := tree.WritePIDs(path, v); err != nil {
+	for _, v := range []Maximum{{7}, {0}, {4194304}, {NoMaximum}} {
+		if err := tree.WriteLimit(path, "pids.max", v); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := tree.ReadPIDs(path); err != nil || got != v {
+		if got, err := tree.ReadLimit(path, "pids.max"); err != nil || got != v {
 			t.Errorf("got %+v, %v, want %+v", got, err, v)
 		}
 	}
-	if err := tree.WritePIDs(path, PIDs{4194305}); !errors.Is(err, syscall.EINVAL) {
+	if err := tree.WriteLimit(path, "pids.max", Maximum{4194305}); !errors.Is(err, syscall.EINVAL) {
 		t.Errorf("more than PID_MAX_LIMIT: got %v, want EINVAL", err)
 	}
 }
@@ -357,7 +357,7 @@ func TestRemovedGroupIsGoneOnTheKernel(t *testing.T) {
 	if !errors.Is(err, ErrGone) || !errors.Is(tree.WriteCPUWeight(path, CPUWeight{Weight: 256}), ErrGone) || tree.Exists(path) {
 		t.Errorf("got %v, want ErrGone", err)
 	}
-	if _, err := tree.ReadPIDs(""); !errors.Is(err, ErrUnsupported) {
+	if _, err := tree.ReadLimit("", "pids.max"); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("pids.max of the root: got %v, want ErrUnsupported", err)
 	}
 }

@@ -109,7 +109,7 @@ func TestKillEndsWhatForks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tree, path := kernelGroup(t)
-			if err := tree.WritePIDs(path, PIDs{Max: 40}); err != nil {
+			if err := tree.WriteLimit(path, "pids.max", Maximum{Max: 40}); err != nil {
 				t.Fatal(err)
 			}
 			// In each chain, a process starts the next one and ends.

@@ -22,7 +22,7 @@ type group struct {
 	Effective unit.CPUSet
 	Mems      unit.CPUSet
 	Memory    Memory
-	PIDs      PIDs
+	PIDs      Maximum
 	CPU       CPUStat
 	Used      MemoryStat
 	Events    MemoryEvents
@@ -40,7 +40,7 @@ func readGroup(t *testing.T, tree *Tree, path string) group {
 	g.Effective, errs[3] = tree.EffectiveCPUs(path)
 	g.Mems, errs[4] = tree.ReadMems(path)
 	g.Memory, errs[5] = tree.ReadMemory(path)
-	g.PIDs, errs[6] = tree.ReadPIDs(path)
+	g.PIDs, errs[6] = tree.ReadLimit(path, "pids.max")
 	g.CPU, errs[7] = tree.CPUStat(path)
 	g.Used, errs[8] = tree.MemoryStat(path)
 	g.Events, errs[9] = tree.MemoryEvents(path)
@@ -177,7 +177,7 @@ func TestBothVersionsReadAsTheSameGroup(t *testing.T) {
 		Max:    CPUMax{Quota: 150 * time.Millisecond, Period: 100 * time.Millisecond, Burst: 50 * time.Millisecond},
 		CPUs:   unit.CPUSetOf(0, 1, 5), Effective: unit.CPUSetOf(0, 1),
 		Memory: Memory{Min: 4096, Low: 8192, High: unit.MaxBytes, Max: 1 << 30},
-		PIDs:   PIDs{MaxPIDs},
+		PIDs:   Maximum{NoMaximum},
 		CPU: CPUStat{
 			Usage: 3 * time.Millisecond, User: 2 * time.Millisecond, System: time.Millisecond,
 			Periods: 7, NrThrottled: 5, Throttled: 400 * time.Microsecond, NrBursts: 3, Bursts: 200 * time.Microsecond,
@@ -260,8 +260,8 @@ func TestWritesUseTheWordsOfTheVersion(t *testing.T) {
 		"mems":     func(t *Tree) error { return t.WriteMems("a", set(1)) },
 		"memory":   func(t *Tree) error { return t.WriteMemory("a", Memory{High: unit.MaxBytes, Max: 1 << 20}) },
 		"no max":   func(t *Tree) error { return t.WriteMemory("a", noMemoryLimit) },
-		"pids":     func(t *Tree) error { return t.WritePIDs("a", PIDs{7}) },
-		"no pids":  func(t *Tree) error { return t.WritePIDs("a", PIDs{MaxPIDs}) },
+		"pids":     func(t *Tree) error { return t.WriteLimit("a", "pids.max", Maximum{7}) },
+		"no pids":  func(t *Tree) error { return t.WriteLimit("a", "pids.max", Maximum{NoMaximum}) },
 	}
 	tests := map[string]struct{ write, controller, v2File, v2, v1File, v1 string }{
 		"weight":         {"weight", cpu, "cpu.weight", "100", "cpu.shares", "1024"},

@@ -14,14 +14,7 @@ const MaxKnobs = 256
 // IsPlain reports whether a knob consists only of files of a cgroup. ManyKnobs
 // can change only such knobs.
 func IsPlain(k node.Knob) bool {
-	if k.ControlGroup != "" {
-		return false
-	}
-	switch k.File {
-	case node.FileCPUWeight, node.FileCPUMax, node.FileCPUs, node.FileMems, node.FileMemory, node.FilePIDs:
-		return true
-	}
-	return false
+	return k.ControlGroup == "" && k.File.Category() == node.CategoryGroup
 }
 
 // CountTogether returns how many of the first n knobs one call of ManyKnobs.Set

@@ -206,20 +206,20 @@ func TestAWriteThatFailsAgainAndAgainKeepsTheValueFromBefore(t *testing.T) {
 // the knob, and the kernel refuses that. The knob must still be released later.
 func TestARefusalAfterAKilledWriteForgetsNothing(t *testing.T) {
 	for name, refused := range map[string]func(b *bench, k node.Knob) error{
-		"a write":            func(b *bench, k node.Knob) error { return b.Set(k, node.PIDs{Max: 7}) },
+		"a write":            func(b *bench, k node.Knob) error { return b.Set(k, node.Maximum{Max: 7}) },
 		"a release":          func(b *bench, k node.Knob) error { return b.Release(k) },
 		"a release in batch": func(b *bench, k node.Knob) error { return errors.Join(b.releaseAll([]node.Knob{k})...) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, onV2)
-			k := b.add(t, "job", node.FilePIDs, node.PIDs{Max: 5})
+			k := b.add(t, "job", node.FilePIDs, node.Maximum{Max: 5})
 			inode, err := b.Inode(k)
-			ok(t, err, b.journal.Intend(k, inode, node.PIDs{Max: 9}, node.PIDs{Max: 5}))
+			ok(t, err, b.journal.Intend(k, inode, node.Maximum{Max: 9}, node.Maximum{Max: 5}))
 			b.refuses[k] = true
 			ok(t, wrong(refused(b, k)))
 			b.refuses[k] = false
 			ok(t, b.Release(k))
-			b.hasReleased(t, k, node.PIDs{Max: 9})
+			b.hasReleased(t, k, node.Maximum{Max: 9})
 		})
 	}
 }
@@ -228,10 +228,10 @@ func TestARefusalAfterAKilledWriteForgetsNothing(t *testing.T) {
 // never changed does not stay in the journal.
 func TestAFirstWriteThatIsRefusedIsForgotten(t *testing.T) {
 	b := newBench(t, onV2)
-	k := b.add(t, "job", node.FilePIDs, node.PIDs{Max: 9})
+	k := b.add(t, "job", node.FilePIDs, node.Maximum{Max: 9})
 	b.refuses[k] = true
 	for range 2 {
-		ok(t, wrong(b.Set(k, node.PIDs{Max: 7})))
-		b.hasReleased(t, k, node.PIDs{Max: 9})
+		ok(t, wrong(b.Set(k, node.Maximum{Max: 7})))
+		b.hasReleased(t, k, node.Maximum{Max: 9})
 	}
 }

@@ -47,13 +47,16 @@ func (b *Bench) oddValues() map[node.File]node.Value {
 	if b.kernel.CgroupVersion == 2 {
 		memory = node.Memory{Min: 4096, Low: 1<<20 + 5, High: 32<<20 + 77, Max: 64<<20 + 1234}
 	}
-	return map[node.File]node.Value{
+	odd := map[node.File]node.Value{
 		node.FileCPUWeight: node.CPUWeight{Weight: unit.WeightOfShares(333)},
 		node.FileCPUMax:    node.CPUMax{Quota: 34567 * time.Microsecond, Period: 123456 * time.Microsecond},
 		node.FileCPUs:      node.CPUs{Set: cpu},
 		node.FileMemory:    memory,
-		node.FilePIDs:      node.PIDs{Max: 77},
 	}
+	for i, f := range node.LimitFiles {
+		odd[f] = node.Maximum{Max: int64(77 + i)}
+	}
+	return odd
 }
 
 func appliedShowsRounded(b *Bench) error {
@@ -140,7 +143,7 @@ func releaseRestores(b *Bench) error {
 			return fmt.Errorf("in the snapshot, %v had the value %v before Tenon, want %v", k, got, before.Knobs.Now[k])
 		}
 	}
-	if err := b.want(set(b.cgroup, node.FilePIDs, node.PIDs{Max: 99})); err != nil { // the journal keeps the original value after a second write
+	if err := b.want(set(b.cgroup, node.FilePIDs, node.Maximum{Max: 99})); err != nil { // the journal keeps the original value after a second write
 		return err
 	}
 	if err := b.want(releases...); err != nil {
@@ -293,7 +296,7 @@ func stepOnGoneGroup(b *Bench) error {
 	if err := b.RemoveGroup(b.cgroup); err != nil {
 		return err
 	}
-	err := b.Apply(b.ctx, plan.Step{Knob: node.Knob{Cgroup: b.cgroup, File: node.FilePIDs}, To: node.PIDs{Max: 5}})
+	err := b.Apply(b.ctx, plan.Step{Knob: node.Knob{Cgroup: b.cgroup, File: node.FilePIDs}, To: node.Maximum{Max: 5}})
 	if err == nil {
 		return fmt.Errorf("a step on %s, which is gone, was accepted", b.cgroup)
 	}

@@ -155,7 +155,7 @@ func TestControllersOfOthersStayWhenALabEnds(t *testing.T) {
 	inode, err := b.tree.Inode("be")
 	do(t, err)
 	k := node.Knob{Cgroup: "be", File: node.FilePIDs}
-	do(t, other.Intend(k, inode, node.PIDs{Max: node.MaxPIDs}, node.PIDs{Max: 5}))
+	do(t, other.Intend(k, inode, node.Maximum{Max: node.NoMaximum}, node.Maximum{Max: 5}))
 	r, err := b.RestoreOwn(t.Context())
 	if do(t, err); len(r.Removed) != 1 || len(r.Disabled)+len(r.NeededControllers) > 0 {
 		t.Errorf("the lab did\n%v", r)

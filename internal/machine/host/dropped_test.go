@@ -21,7 +21,7 @@ func TestWhatTheKernelHasDroppedIsForgotten(t *testing.T) {
 		"by a release": func(h *Host, lost []node.Knob) error {
 			var errs []error
 			for _, k := range lost {
-				errs = append(errs, h.Apply(t.Context(), plan.Step{Knob: k, To: node.PIDs{Max: 9}, Release: true}))
+				errs = append(errs, h.Apply(t.Context(), plan.Step{Knob: k, To: node.Maximum{Max: 9}, Release: true}))
 			}
 			return errors.Join(errs...)
 		},
@@ -56,7 +56,7 @@ func TestWhatTheKernelHasDroppedIsForgotten(t *testing.T) {
 		}
 		control := node.Knob{Cgroup: "job", File: node.FileControlGroup}
 		err = errors.Join(
-			j.Intend(tasks("job"), inode, node.PIDs{Max: 9}, node.PIDs{Max: 5}), j.RecordValue(tasks("job"), node.PIDs{Max: 5}),
+			j.Intend(tasks("job"), inode, node.Maximum{Max: 9}, node.Maximum{Max: 5}), j.RecordValue(tasks("job"), node.Maximum{Max: 5}),
 			j.Intend(control, inode, node.ControlGroupsOf(node.DefaultControlGroup), node.ControlGroupsOf("BE")), j.RecordValue(control, node.ControlGroupsOf("BE")))
 		if err != nil {
 			t.Fatal(err)

@@ -45,15 +45,19 @@ func (h *Host) adapters() knob.Table {
 				return node.Memory(v), err
 			},
 			func(k node.Knob, v node.Memory) error { return h.tree.WriteMemory(string(k.Cgroup), cgroup.Memory(v)) }),
-		node.FilePIDs: knob.NewAdapter(
-			func(k node.Knob) (node.PIDs, error) {
-				v, err := h.tree.ReadPIDs(string(k.Cgroup))
-				return node.PIDs(v), err
-			},
-			func(k node.Knob, v node.PIDs) error { return h.tree.WritePIDs(string(k.Cgroup), cgroup.PIDs(v)) }),
 		node.FileRun: knob.NewAdapter(
 			func(k node.Knob) (node.Run, error) { return h.runs.read(string(k.Cgroup)) },
 			func(k node.Knob, v node.Run) error { return h.runs.write(k.Cgroup, v) }),
+	}
+	for _, f := range node.LimitFiles {
+		table[f] = knob.NewAdapter(
+			func(k node.Knob) (node.Maximum, error) {
+				v, err := h.tree.ReadLimit(string(k.Cgroup), string(f))
+				return node.Maximum(v), err
+			},
+			func(k node.Knob, v node.Maximum) error {
+				return h.tree.WriteLimit(string(k.Cgroup), string(f), cgroup.Maximum(v))
+			})
 	}
 	maps.Copy(table, h.blocks.Adapters())
 	maps.Copy(table, h.controls.Adapters())

@@ -65,7 +65,7 @@ func readAgain(t *testing.T, within time.Duration, touched []node.Knob) {
 		at = at.Add(within / 10)
 		seen := 0
 		for k, v := range h.cache.read(at, groups, slices.Clone(touched)) {
-			if k.File == node.FilePIDs && v == (node.PIDs{Max: 7}) {
+			if k.File == node.FilePIDs && v == (node.Maximum{Max: 7}) {
 				seen++
 			}
 		}
@@ -85,12 +85,12 @@ func TestASnapshotReadsNoKnownKnob(t *testing.T) {
 	h.cache.read(at, []node.CgroupPath{"a"}, nil)
 	write("a", "pids.max", "7")
 	now := h.cache.read(at.Add(time.Millisecond), []node.CgroupPath{"a"}, nil)
-	if v := now[tasks("a")]; v != (node.PIDs{Max: node.MaxPIDs}) {
+	if v := now[tasks("a")]; v != (node.Maximum{Max: node.NoMaximum}) {
 		t.Errorf("after a millisecond pids.max is %v: it was read again", v)
 	}
 	h.Reread()
 	now = h.cache.read(at.Add(2*time.Millisecond), []node.CgroupPath{"a"}, nil)
-	if v := now[tasks("a")]; v != (node.PIDs{Max: 7}) {
+	if v := now[tasks("a")]; v != (node.Maximum{Max: 7}) {
 		t.Errorf("after Reread pids.max is %v, want 7", v)
 	}
 }
@@ -99,12 +99,12 @@ func TestWhatWasWrittenIsKnownAtOnce(t *testing.T) {
 	h, _ := fixtureHost(t, "a")
 	at := time.Unix(0, 0)
 	h.cache.read(at, []node.CgroupPath{"a"}, nil)
-	h.cache.store(tasks("a"), node.PIDs{Max: 9}, nil)
-	if v := h.cache.read(at, []node.CgroupPath{"a"}, nil)[tasks("a")]; v != (node.PIDs{Max: 9}) {
+	h.cache.store(tasks("a"), node.Maximum{Max: 9}, nil)
+	if v := h.cache.read(at, []node.CgroupPath{"a"}, nil)[tasks("a")]; v != (node.Maximum{Max: 9}) {
 		t.Errorf("pids.max is %v, want the 9 that was written", v)
 	}
 	h.cache.store(tasks("a"), nil, os.ErrPermission)
-	if v := h.cache.read(at, []node.CgroupPath{"a"}, nil)[tasks("a")]; v != (node.PIDs{Max: node.MaxPIDs}) {
+	if v := h.cache.read(at, []node.CgroupPath{"a"}, nil)[tasks("a")]; v != (node.Maximum{Max: node.NoMaximum}) {
 		t.Errorf("after a failed write pids.max is %v, want what is there", v)
 	}
 }
@@ -123,7 +123,7 @@ func TestAGroupMadeAnewIsReadAnew(t *testing.T) {
 	}
 	write("a", "pids.max", "5")
 	h.cache.expire() // Sweep does the same
-	if v := h.cache.read(at, groups, nil)[tasks("a")]; v != (node.PIDs{Max: 5}) {
+	if v := h.cache.read(at, groups, nil)[tasks("a")]; v != (node.Maximum{Max: 5}) {
 		t.Errorf("pids.max of the new group is %v, want 5", v)
 	}
 	if _, inSight := h.cache.read(at, []node.CgroupPath{"a"}, nil)[tasks("b")]; inSight {

@@ -68,10 +68,10 @@ func TestWhatWasChangedStaysInSightUntilItIsReleased(t *testing.T) {
 	p := m.group(t, "left")
 	k := node.Knob{Cgroup: p, File: node.FilePIDs}
 	h.ManageOnly([]node.Workload{job(p)})
-	do(t, h.Apply(t.Context(), plan.Step{Knob: k, To: node.PIDs{Max: 99}}))
+	do(t, h.Apply(t.Context(), plan.Step{Knob: k, To: node.Maximum{Max: 99}}))
 	h.ManageOnly(nil) // the rules no longer name it
 	s, err := h.Snapshot(t.Context())
-	if err != nil || s.Knobs.Before[k] != (node.PIDs{Max: node.MaxPIDs}) || s.Knobs.Now[k] != (node.PIDs{Max: 99}) {
+	if err != nil || s.Knobs.Before[k] != (node.Maximum{Max: node.NoMaximum}) || s.Knobs.Now[k] != (node.Maximum{Max: 99}) {
 		t.Fatalf("now %v, before %v, %v", s.Knobs.Now[k], s.Knobs.Before[k], err)
 	}
 	do(t, h.Apply(t.Context(), plan.Step{Knob: k, To: s.Knobs.Before[k], Release: true}))
@@ -79,7 +79,7 @@ func TestWhatWasChangedStaysInSightUntilItIsReleased(t *testing.T) {
 	if _, still := s.Knobs.Now[k]; still || err != nil {
 		t.Errorf("a knob that was given back is in sight, %v", err)
 	}
-	if v, err := m.tree.ReadPIDs(string(p)); err != nil || v.Max != node.MaxPIDs {
+	if v, err := m.tree.ReadLimit(string(p), "pids.max"); err != nil || v.Max != node.NoMaximum {
 		t.Errorf("pids.max is %v, %v", v, err)
 	}
 }
@@ -90,7 +90,7 @@ func TestTheNextTenondTakesOverWhatADeadOneChanged(t *testing.T) {
 	p := m.group(t, "heir")
 	k := node.Knob{Cgroup: p, File: node.FilePIDs}
 	dead := journal.Session{PID: 1 << 22, Start: 1} // no such process
-	do(t, residentHost(t, dir, &dead).Apply(t.Context(), plan.Step{Knob: k, To: node.PIDs{Max: 99}}))
+	do(t, residentHost(t, dir, &dead).Apply(t.Context(), plan.Step{Knob: k, To: node.Maximum{Max: 99}}))
 
 	next := residentHost(t, dir, nil)
 	_, err := next.Adopt()
@@ -105,7 +105,7 @@ func TestTheNextTenondTakesOverWhatADeadOneChanged(t *testing.T) {
 		t.Errorf("the other would release %v, %v", s.Knobs.Before, err)
 	}
 	s, err := next.Snapshot(t.Context())
-	if err != nil || s.Knobs.Before[k] != (node.PIDs{Max: node.MaxPIDs}) {
+	if err != nil || s.Knobs.Before[k] != (node.Maximum{Max: node.NoMaximum}) {
 		t.Errorf("before %v, %v", s.Knobs.Before, err)
 	}
 }
@@ -116,7 +116,7 @@ func TestChangesInGroupsThatAreGoneAreForgotten(t *testing.T) {
 	h := residentHost(t, dir, nil)
 	p := node.CgroupPath(groupName("short"))
 	do(t, m.tree.Make(string(p)),
-		h.Apply(t.Context(), plan.Step{Knob: node.Knob{Cgroup: p, File: node.FilePIDs}, To: node.PIDs{Max: 99}}),
+		h.Apply(t.Context(), plan.Step{Knob: node.Knob{Cgroup: p, File: node.FilePIDs}, To: node.Maximum{Max: 99}}),
 		m.tree.Remove(string(p)))
 	_, err := h.Sweep(nil)
 	do(t, err)

@@ -214,7 +214,7 @@ func TestRestoreLeavesWhatOthersChanged(t *testing.T) {
 	be := foreign.Join("besteffort")
 	k := node.Knob{Cgroup: be, File: node.FilePIDs}
 	weight := node.Knob{Cgroup: be, File: node.FileCPUWeight}
-	do(t, m.Apply(t.Context(), plan.Step{Knob: k, To: node.PIDs{Max: 600}}),
+	do(t, m.Apply(t.Context(), plan.Step{Knob: k, To: node.Maximum{Max: 600}}),
 		m.Apply(t.Context(), plan.Step{Knob: weight, To: node.CPUWeight{Weight: unit.WeightOf(50)}}))
 	do(t, m.WriteFile(be, "pids.max", "650")) // as if another component had written it
 	r, err := m.Restore(t.Context())
@@ -279,7 +279,7 @@ func TestRestoreNeverEndsAUsersCommand(t *testing.T) {
 	pid, err := m.Start(user, 0)
 	do(t, err)
 	t.Cleanup(func() { _ = m.Stop(pid); do(t, m.tree.RemoveAll(string(be))) })
-	do(t, m.Apply(t.Context(), plan.Step{Knob: node.Knob{Cgroup: be, File: node.FilePIDs}, To: node.PIDs{Max: 60}}))
+	do(t, m.Apply(t.Context(), plan.Step{Knob: node.Knob{Cgroup: be, File: node.FilePIDs}, To: node.Maximum{Max: 60}}))
 
 	r, err := m.Restore(t.Context())
 	do(t, err)
@@ -344,7 +344,7 @@ func TestRestoreOwnLeavesOtherTenonsAlone(t *testing.T) {
 func TestRestoreDropsGroupsThatVanished(t *testing.T) {
 	m := open(t, false)
 	p := node.CgroupPath(groupName("gone"))
-	do(t, m.MakeGroup(p), m.Apply(t.Context(), plan.Step{Knob: node.Knob{Cgroup: p, File: node.FilePIDs}, To: node.PIDs{Max: 5}}))
+	do(t, m.MakeGroup(p), m.Apply(t.Context(), plan.Step{Knob: node.Knob{Cgroup: p, File: node.FilePIDs}, To: node.Maximum{Max: 5}}))
 	do(t, m.tree.Remove(string(p)))
 	r, err := m.Restore(t.Context())
 	do(t, err)
@@ -361,7 +361,7 @@ func TestAGroupMadeAgainIsNotRestored(t *testing.T) {
 	p := groupName("again")
 	do(t, m.tree.Make(p))
 	t.Cleanup(func() { do(t, m.tree.Remove(p)) })
-	do(t, m.Apply(t.Context(), plan.Step{Knob: node.Knob{Cgroup: node.CgroupPath(p), File: node.FilePIDs}, To: node.PIDs{Max: 5}}))
+	do(t, m.Apply(t.Context(), plan.Step{Knob: node.Knob{Cgroup: node.CgroupPath(p), File: node.FilePIDs}, To: node.Maximum{Max: 5}}))
 	do(t, m.tree.Remove(p), m.tree.Make(p), m.WriteFile(node.CgroupPath(p), "pids.max", "5"))
 	r, err := m.Restore(t.Context())
 	do(t, err)
@@ -390,9 +390,9 @@ func TestRestoreFinishesAKnobThatWasHalfWritten(t *testing.T) {
 			node.FileCPUMax, odd, node.Limit(200),
 			m.version(map[string]string{"cpu.cfs_burst_us": "0"}, map[string]string{"cpu.max.burst": "0"}),
 		},
-		"nothing was written yet": {node.FilePIDs, node.PIDs{Max: 777}, node.PIDs{Max: 5}, nil},
+		"nothing was written yet": {node.FilePIDs, node.Maximum{Max: 777}, node.Maximum{Max: 5}, nil},
 		"all was written and not confirmed": {
-			node.FilePIDs, node.PIDs{Max: 777}, node.PIDs{Max: 5}, map[string]string{"pids.max": "5"},
+			node.FilePIDs, node.Maximum{Max: 777}, node.Maximum{Max: 5}, map[string]string{"pids.max": "5"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

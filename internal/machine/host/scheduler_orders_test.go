@@ -176,7 +176,7 @@ func TestOrdersThatMakeNoSenseAreRefused(t *testing.T) {
 	if err := b.set(t, orderOf("ls"), node.SchedulerGroup{Class: node.SchedulerBE, Slot: node.SchedulerSlots, Weight: 100}); err == nil {
 		t.Error("a slot that is not there is taken")
 	}
-	if err := b.set(t, orderOf("ls"), node.PIDs{}); err == nil {
+	if err := b.set(t, orderOf("ls"), node.Maximum{}); err == nil {
 		t.Error("a number of processes is an order")
 	}
 	if node.SchedulerSlots != scx.Slots {

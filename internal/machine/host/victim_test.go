@@ -71,7 +71,7 @@ func victim() {
 			{Intent: plan.Set, Knob: node.Knob{Cgroup: be, File: node.FileCPUWeight}, Value: weight},
 			{Intent: plan.Set, Knob: node.Knob{Cgroup: be, File: node.FileCPUMax}, Value: quota, BE: true},
 			{Intent: plan.Set, Knob: node.Knob{Cgroup: pod, File: node.FileCPUs}, Value: node.CPUs{Set: first}},
-			{Intent: plan.Set, Knob: node.Knob{Cgroup: pod, File: node.FilePIDs}, Value: node.PIDs{Max: int64(500 + i)}},
+			{Intent: plan.Set, Knob: node.Knob{Cgroup: pod, File: node.FilePIDs}, Value: node.Maximum{Max: int64(500 + i)}},
 			{Intent: plan.Set, Knob: node.Knob{Cgroup: pod, File: node.FileMemory},
 				Value: node.Memory{High: unit.MaxBytes, Max: unit.Bytes(200+i%50) << 20}},
 		}

@@ -128,7 +128,7 @@ func TestEveryValueSurvives(t *testing.T) {
 		node.FileCPUs:      {node.CPUs{}, node.CPUs{Set: unit.CPUSetOf(0, 3)}},
 		node.FileMems:      {node.CPUs{Set: unit.CPUSetOf(0)}, node.CPUs{}},
 		node.FileMemory:    {node.NoMemoryLimit, node.Memory{Low: 4096, High: 1 << 20, Max: 1 << 30}},
-		node.FilePIDs:      {node.PIDs{Max: node.MaxPIDs}, node.PIDs{Max: 0}},
+		node.FilePIDs:      {node.Maximum{Max: node.NoMaximum}, node.Maximum{Max: 0}},
 	}
 	dir := t.TempDir()
 	j := open(t, dir, me)

@@ -85,7 +85,7 @@ func part[V any, T comparable](c choice[V], of func(V) T) T {
 func single[V comparable](c choice[V]) V { return part(c, func(v V) V { return v }) }
 
 // combineFuncs holds for each knob of a cgroup or of resctrl the function that
-// combines its values. The values of isolation have only one part.
+// combines its values. Limits and the values of isolation have only one part.
 var combineFuncs = map[node.File]func(choice[node.Value]) node.Value{
 	node.FileCPUWeight: single[node.Value],
 	node.FileCPUMax: typed(func(c choice[node.CPUMax]) node.CPUMax {
@@ -104,8 +104,7 @@ var combineFuncs = map[node.File]func(choice[node.Value]) node.Value{
 			Max:  part(c, func(v node.Memory) unit.Bytes { return v.Max }),
 		}
 	}),
-	node.FilePIDs: single[node.Value],
-	node.FileRun:  single[node.Value],
+	node.FileRun: single[node.Value],
 	node.FileIOMax: typed(func(c choice[node.IOMax]) node.IOMax {
 		return node.IOMaxOf(combineLines(c, node.IOMax.Limits, node.NoIOLimits, combineLimits))
 	}),

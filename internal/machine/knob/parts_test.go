@@ -2,6 +2,7 @@ package knob
 
 import (
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 // names the one that is missing.
 func TestEveryKnobIsInTheTable(t *testing.T) {
 	all := maps.Clone(combineFuncs)
-	for _, f := range node.FilesOf(node.CategoryMark, node.CategoryScheduler, node.CategoryThreads, node.CategoryOrder) {
+	for _, f := range slices.Concat(node.LimitFiles, node.FilesOf(node.CategoryMark, node.CategoryScheduler, node.CategoryThreads, node.CategoryOrder)) {
 		all[f] = single[node.Value]
 	}
 	if wrong := node.MissingFiles(all); wrong != "" {
@@ -38,9 +39,9 @@ func TestAnInterruptedWriteIsUndone(t *testing.T) {
 		from, to, now node.Value
 		undone        bool
 	}{
-		"the old value":                        {node.FilePIDs, node.PIDs{Max: 1}, node.PIDs{Max: 2}, node.PIDs{Max: 1}, true},
-		"the new value":                        {node.FilePIDs, node.PIDs{Max: 1}, node.PIDs{Max: 2}, node.PIDs{Max: 2}, true},
-		"another value":                        {node.FilePIDs, node.PIDs{Max: 1}, node.PIDs{Max: 2}, node.PIDs{Max: 3}, false},
+		"the old value":                        {node.FilePIDs, node.Maximum{Max: 1}, node.Maximum{Max: 2}, node.Maximum{Max: 1}, true},
+		"the new value":                        {node.FilePIDs, node.Maximum{Max: 1}, node.Maximum{Max: 2}, node.Maximum{Max: 2}, true},
+		"another value":                        {node.FilePIDs, node.Maximum{Max: 1}, node.Maximum{Max: 2}, node.Maximum{Max: 3}, false},
 		"idle cleared and weight not yet":      {node.FileCPUWeight, idle, plain, node.CPUWeight{Weight: unit.WeightOf(100)}, true},
 		"a default weight that was never idle": {node.FileCPUWeight, plain, idle, node.CPUWeight{Weight: unit.WeightOf(100)}, false},
 		"new period with old quota":            {node.FileCPUMax, node.CPUMax{Quota: 50 * ms, Period: 100 * ms}, node.CPUMax{Quota: 20 * ms, Period: 40 * ms}, node.CPUMax{Quota: 50 * ms, Period: 40 * ms}, true},

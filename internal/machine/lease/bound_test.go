@@ -50,8 +50,8 @@ func TestNarrowWritesOnlyWhatExceedsItsBound(t *testing.T) {
 			"be memory min 0 low 0 high max max max -> min 0 low 0 high max max 1048576"},
 		"less memory in one part only": {2, node.FileMemory, node.Memory{High: 4096, Max: unit.MaxBytes}, node.Memory{High: unit.MaxBytes, Max: 1 << 20},
 			"be memory min 0 low 0 high 4096 max max -> min 0 low 0 high 4096 max 1048576"},
-		"fewer tasks":           {2, node.FilePIDs, node.PIDs{Max: node.MaxPIDs}, node.PIDs{Max: 10}, "be pids.max max -> 10"},
-		"a value of other kind": {2, node.FilePIDs, node.PIDs{Max: 10}, half, ""},
+		"fewer tasks":           {2, node.FilePIDs, node.Maximum{Max: node.NoMaximum}, node.Maximum{Max: 10}, "be pids.max max -> 10"},
+		"a value of other kind": {2, node.FilePIDs, node.Maximum{Max: 10}, half, ""},
 		"unknown":               {2, node.FileCPUMax, nil, half, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -146,7 +146,7 @@ func anyValue(r *rand.Rand, f node.File) node.Value {
 	case node.FileMemory:
 		return node.Memory{Min: bytes(), Low: bytes(), High: bytes(), Max: bytes()}
 	case node.FilePIDs:
-		return node.PIDs{Max: r.Int64N(100)}
+		return node.Maximum{Max: r.Int64N(100)}
 	}
 	var set unit.CPUSet
 	for c := range unit.CPU(4) {

@@ -37,11 +37,6 @@ func (n *Node) adapters() knob.Table {
 				}
 				return writes, nil
 			})),
-		node.FilePIDs: knob.NewAdapter(
-			func(k node.Knob) (node.PIDs, error) { return node.PIDs{Max: n.files(k).Number("pids.max")}, nil },
-			writeFiles(n, func(_ node.Knob, v node.PIDs) ([]knob.Writing, error) {
-				return []knob.Writing{{File: "pids.max", Text: v.String()}}, nil
-			})),
 		node.FileRun: knob.NewAdapter(n.readFrozen, writeFiles(n, n.runFiles)),
 		node.FileIOMax: knob.NewAdapter(
 			func(k node.Knob) (node.IOMax, error) { return io(k).max() },
@@ -54,6 +49,13 @@ func (n *Node) adapters() knob.Table {
 		node.FileControlGroup: knob.NewAdapter(n.readMembership, n.moveTasks),
 		node.FileL3:           knob.NewAdapter(controlValue[node.L3](n), writeSchemata[node.L3](n)),
 		node.FileMB:           knob.NewAdapter(controlValue[node.MB](n), writeSchemata[node.MB](n)),
+	}
+	for _, f := range node.LimitFiles {
+		all[f] = knob.NewAdapter(
+			func(k node.Knob) (node.Maximum, error) { return node.Maximum{Max: n.files(k).Number(string(f))}, nil },
+			writeFiles(n, func(_ node.Knob, v node.Maximum) ([]knob.Writing, error) {
+				return []knob.Writing{{File: string(f), Text: v.String()}}, nil
+			}))
 	}
 	for _, f := range node.FilesOf(node.CategoryMark, node.CategoryScheduler, node.CategoryThreads, node.CategoryOrder) {
 		all[f] = knob.Adapter{Read: n.readIsolation, Write: n.writeIsolation}

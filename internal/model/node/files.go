@@ -22,6 +22,15 @@ const (
 	CategoryOrder                         // an order to the BE scheduler, in its BPF maps
 )
 
+// The knobs whose value is a Maximum. Each has the name of its file.
+const (
+	FilePIDs File = "pids.max"
+)
+
+// LimitFiles lists them. The real and the simulated node read and write such a
+// knob by its name, and it has only one part.
+var LimitFiles = []File{FilePIDs}
+
 // A fileRow holds the category and the parser of one kind of knob.
 type fileRow struct {
 	file     File
@@ -36,7 +45,7 @@ var fileRows = []fileRow{
 	{FileCPUs, CategoryGroup, parseCPUs},
 	{FileMems, CategoryGroup, parseCPUs},
 	{FileMemory, CategoryGroup, parseMemory},
-	{FilePIDs, CategoryGroup, parsePIDs},
+	{FilePIDs, CategoryGroup, parseMaximum},
 	{FileRun, CategoryRun, parseRun},
 	{FileIOMax, CategoryIO, parseIOMax},
 	{FileIOWeight, CategoryIO, parseIOWeight},

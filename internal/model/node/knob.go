@@ -58,8 +58,6 @@ const (
 	FileMems File = "cpuset.mems"
 	// FileMemory couples memory.min, low, high and max.
 	FileMemory File = "memory"
-	// FilePIDs is pids.max.
-	FilePIDs File = "pids.max"
 	// FileRun says whether the processes of a BE workload's cgroup run. Tenon
 	// freezes them with cgroup.freeze (v1 freezer.state), and ends them with
 	// signals.

@@ -13,7 +13,7 @@ func TestRunIsReadAsItPrintsAndOrderedByWhatIsLeft(t *testing.T) {
 				t.Errorf("%q is narrower than %q by %d", v, w, got)
 			}
 		}
-		if v.EndsProcesses() != (i < 2) || v.CompareWidth(PIDs{}) != 0 {
+		if v.EndsProcesses() != (i < 2) || v.CompareWidth(Maximum{}) != 0 {
 			t.Errorf("%q ends: %v", v, v.EndsProcesses())
 		}
 	}

@@ -235,33 +235,33 @@ func parseMemory(text string) (Value, error) {
 	return v, nil
 }
 
-// PIDs is the limit on the number of tasks of a cgroup.
-type PIDs struct{ Max int64 } // MaxPIDs: no limit
+// Maximum is the value of a file that holds one number from 0 or "max".
+type Maximum struct{ Max int64 } // NoMaximum: no limit
 
-// MaxPIDs means no limit.
-const MaxPIDs int64 = math.MaxInt64
+// NoMaximum means no limit.
+const NoMaximum int64 = math.MaxInt64
 
 // String prints the number, or "max".
-func (v PIDs) String() string {
-	if v.Max == MaxPIDs {
+func (v Maximum) String() string {
+	if v.Max == NoMaximum {
 		return "max"
 	}
 	return strconv.FormatInt(v.Max, 10)
 }
 
-func (v PIDs) Round(Kernel) Value { return v }
+func (v Maximum) Round(Kernel) Value { return v }
 
-func (v PIDs) CompareWidth(o Value) int {
-	return compareWith(o, func(w PIDs) int { return cmp.Compare(v.Max, w.Max) })
+func (v Maximum) CompareWidth(o Value) int {
+	return compareWith(o, func(w Maximum) int { return cmp.Compare(v.Max, w.Max) })
 }
 
-func parsePIDs(text string) (Value, error) {
+func parseMaximum(text string) (Value, error) {
 	if text == "max" {
-		return PIDs{MaxPIDs}, nil
+		return Maximum{NoMaximum}, nil
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {
-		return nil, fmt.Errorf("pids.max %q: want max or a number from 0", text)
+		return nil, fmt.Errorf("limit %q: want max or a number from 0", text)
 	}
-	return PIDs{n}, nil
+	return Maximum{n}, nil
 }
