@@ -28,6 +28,7 @@ import (
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/machine/host"
 	"tenon.sh/tenon/internal/machine/lease"
+	"tenon.sh/tenon/internal/machine/restore"
 	"tenon.sh/tenon/internal/machine/statedir"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/runtimes/inventory"
@@ -137,6 +138,10 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.host.Close()) }()
+	// This stands before the lease: if tenond does not start, the last watchdog goes on.
+	if err := restore.RefuseOtherForms(ctx, o.StateDir, d.host.RestorePlan, d.Log); err != nil {
+		return err
+	}
 	if d.guard, err = openGuard(o.StateDir, fs, d.host, machine, d.health, o.Log); err != nil {
 		return err
 	}

@@ -19,13 +19,11 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
-// mechanismsFile stores the mechanism that an operator pinned, and the
-// mechanism failures. The next daemon reads it, even after a crash of this one.
-const mechanismsFile = "mechanisms.json"
-
-// A savedMechanisms is the content of mechanismsFile. It is valid only for the
-// boot with the id Boot.
+// A savedMechanisms is the content of statedir.MechanismsFile: the mechanism that
+// an operator pinned, and the mechanism failures. The next daemon reads it, even
+// after a crash of this one. It is valid only for the boot with the id Boot.
 type savedMechanisms struct {
+	Version  int            `json:"version"` // of the form
 	Boot     string         `json:"boot_id"`
 	Asked    node.Request   `json:"request,omitzero"`
 	Failures []node.Failure `json:"failures,omitempty"`
@@ -63,6 +61,9 @@ func openMechanisms(dir string, from proc.FS, send func(tick.Event)) (*mechanism
 	if err == nil {
 		err = json.Unmarshal(text, &last)
 	}
+	if err == nil && last.Version != statedir.Version {
+		err = fmt.Errorf("its form has version %d, want %d", last.Version, statedir.Version)
+	}
 	if err != nil {
 		return r, fmt.Errorf("read the choice and the failures of isolation mechanisms from %s: %w", r.path(), err)
 	}
@@ -72,7 +73,7 @@ func openMechanisms(dir string, from proc.FS, send func(tick.Event)) (*mechanism
 	return r, nil
 }
 
-func (r *mechanisms) path() string { return filepath.Join(r.dir, mechanismsFile) }
+func (r *mechanisms) path() string { return filepath.Join(r.dir, statedir.MechanismsFile) }
 
 // Pin makes Tenon use an isolation mechanism. An empty one returns the choice to the
 // configuration. Pin saves the choice, and waits until a tick has applied it.
@@ -104,7 +105,7 @@ func (r *mechanisms) set(mechanism node.Mechanism) (done <-chan error, err error
 }
 
 func (r *mechanisms) save(asked node.Request, failures []node.Failure) error {
-	return commands.Save(r.path(), savedMechanisms{Boot: r.boot, Asked: asked, Failures: failures})
+	return commands.Save(r.path(), savedMechanisms{Version: statedir.Version, Boot: r.boot, Asked: asked, Failures: failures})
 }
 
 // begin returns the operator's choice, and the failures before this daemon.

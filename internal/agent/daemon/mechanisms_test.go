@@ -11,6 +11,7 @@ import (
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/machine/statedir"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -142,7 +143,7 @@ func TestAPinThatCannotBeKeptOrReadIsAnError(t *testing.T) {
 	if err := os.WriteFile(r.path(), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := openMechanisms(dir, proc.Default(), nil); err == nil || !strings.Contains(err.Error(), "ladder.json") || r == nil || r.now != (node.Request{}) {
+	if r, err := openMechanisms(dir, proc.Default(), nil); err == nil || !strings.Contains(err.Error(), statedir.MechanismsFile) || r == nil || r.now != (node.Request{}) {
 		t.Errorf("%v, %+v", err, r)
 	}
 }

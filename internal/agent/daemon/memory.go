@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,18 +17,15 @@ import (
 	"tenon.sh/tenon/internal/runtimes/container"
 )
 
-// memoryFile stores the State of the policies and the known containers, for the
-// next daemon.
-const memoryFile = "memory.json"
-
-// A savedState is the content of memoryFile. Its times are by CLOCK_BOOTTIME, a
+// A savedState is the content of statedir.MemoryFile. Its times are by CLOCK_BOOTTIME, a
 // clock that cannot be set and that all processes of a boot share.
 type savedState struct {
-	Boot   string        `json:"boot_id"`
-	Uptime time.Duration `json:"uptime_ns"` // the time of saving
+	Version int           `json:"version"` // of the form
+	Boot    string        `json:"boot_id"`
+	Uptime  time.Duration `json:"uptime_ns"` // the time of saving
 	// Read is the time of the last snapshot, with the counters in State. On a large
 	// quiet node it may be ten seconds before the time of saving.
-	Read  time.Duration `json:"read_ns,omitempty"`
+	Read  time.Duration `json:"read_ns"`
 	State policy.State  `json:"state"`
 	// Containers maps the addresses of runtimes to their known containers.
 	Containers map[string][]container.Container `json:"containers,omitempty"`
@@ -46,11 +42,11 @@ func saveState(dir string, from proc.FS, read time.Duration, st policy.State, kn
 	if err != nil {
 		return err
 	}
-	data, err := json.Marshal(savedState{Boot: boot, Uptime: now, Read: read, State: st, Containers: known})
+	data, err := json.Marshal(savedState{Version: statedir.Version, Boot: boot, Uptime: now, Read: read, State: st, Containers: known})
 	if err != nil {
 		return fmt.Errorf("save the state of the policies: %w", err)
 	}
-	if err := statedir.WriteFile(filepath.Join(dir, memoryFile), data); err != nil {
+	if err := statedir.WriteFile(filepath.Join(dir, statedir.MemoryFile), data); err != nil {
 		return fmt.Errorf("save the state of the policies: %w", err)
 	}
 	return nil
@@ -59,13 +55,13 @@ func saveState(dir string, from proc.FS, read time.Duration, st policy.State, kn
 // loadState loads the state that an earlier daemon saved, and deletes the file.
 // It ignores a state from before this boot, or older than announcedFor (a minute).
 func loadState(dir string, from proc.FS) (r savedState, age time.Duration, ok bool) {
-	path := filepath.Join(dir, memoryFile)
+	path := filepath.Join(dir, statedir.MemoryFile)
 	data, err := statedir.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return savedState{}, 0, false
 	}
 	_ = os.Remove(path)
-	if err != nil || json.Unmarshal(data, &r) != nil {
+	if err != nil || json.Unmarshal(data, &r) != nil || r.Version != statedir.Version {
 		return savedState{}, 0, false
 	}
 	boot, err := from.BootID()
@@ -79,7 +75,6 @@ func loadState(dir string, from proc.FS) (r savedState, age time.Duration, ok bo
 	}
 	// Rates depend on the time since the counters were read. The uptime determines
 	// that time, because the wall clock may have been set since.
-	r.Read = cmp.Or(r.Read, r.Uptime) // an older version did not save it
 	r.State.Use.At = time.Now().Add(r.Read - now)
 	return r, age, true
 }

@@ -17,6 +17,7 @@ import (
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/machine/statedir"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/runtimes/container"
 )
@@ -124,7 +125,7 @@ func TestMemoryOfAnotherBootOrOfRubbishIsIgnored(t *testing.T) {
 	if err := saveState(dir, fs, 0, measuredState(time.Now()), nil); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, memoryFile)
+	path := filepath.Join(dir, statedir.MemoryFile)
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -135,6 +136,7 @@ func TestMemoryOfAnotherBootOrOfRubbishIsIgnored(t *testing.T) {
 	}
 	for name, text := range map[string]string{
 		"another boot": strings.ReplaceAll(string(data), boot, "00000000-0000-0000-0000-000000000000"),
+		"another form": strings.Replace(string(data), `"version":1`, `"version":2`, 1),
 		"torn":         string(data[:len(data)/2]),
 		"empty":        "",
 	} {

@@ -15,6 +15,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// These files hold what a daemon leaves to the next one.
+const (
+	MemoryFile     = "memory.json"     // the state of the policies and the known containers
+	MechanismsFile = "mechanisms.json" // an operator's choice of a mechanism, and failures
+)
+
+// Version is the version of the form of these two files. A renamed or removed key
+// needs a new version: without it, a program would read the file of another form
+// as if it said nothing.
+const Version = 1
+
 // Check returns an error if another user may have made or changed the files in
 // dir. A directory that does not exist is good, and so is one of root.
 func Check(dir string) error {
@@ -127,3 +138,6 @@ func WriteFile(path string, text []byte) error {
 	}
 	return os.Rename(next, path) // it replaces a symbolic link, and does not follow it
 }
+
+// Remove removes a file in a state directory.
+func Remove(path string) error { return os.Remove(path) }
