@@ -205,7 +205,7 @@ func TestARestoreNamesTheStateDirectoryOfAnotherTenon(t *testing.T) {
 		do(t, err)
 		done, err := other.Restore(t.Context())
 		do(t, err)
-		want := "2 knobs were changed and 1 cgroup was made by a Tenon with the state directory " + x.dir + ": run tenon --state-dir " + x.dir + " restore"
+		want := "2 knobs were changed and 1 cgroup was made by a Tenon with the state directory " + x.dir + ": run tenon restore --state-dir " + x.dir
 		for _, r := range []restore.Report{planned, done} {
 			if err := r.Incomplete(); !r.Empty() || r.Unseen || err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v (report %v), want %s", name, err, r, want)

@@ -122,7 +122,7 @@ func (r Report) Incomplete() error {
 		if e.PID != 0 {
 			continue // it runs: its changes are in use, and not left behind
 		}
-		errs = append(errs, fmt.Errorf("%s by a Tenon with the state directory %s: run tenon --state-dir %s restore", changed(e.Knobs, e.Groups), e.StateDir, e.StateDir))
+		errs = append(errs, fmt.Errorf("%s by a Tenon with the state directory %s: run tenon restore --state-dir %s", changed(e.Knobs, e.Groups), e.StateDir, e.StateDir))
 	}
 	for _, p := range r.Running {
 		errs = append(errs, fmt.Errorf("%s by process %d, which runs and is not in the journal of this state directory, perhaps because it is in a container: stop it first",

@@ -44,9 +44,9 @@ elsewhere 1 knob was changed and 3 cgroups were made by a Tenon with the state d
 		t.Error(d)
 	}
 	const incomplete = `2 cgroups that Tenon made are in use: run tenon restore again when the commands in them have ended
-2 knobs were changed by a Tenon with the state directory /run/a: run tenon --state-dir /run/a restore
-1 cgroup was made by a Tenon with the state directory /run/b: run tenon --state-dir /run/b restore
-1 knob was changed and 3 cgroups were made by a Tenon with the state directory /run/c: run tenon --state-dir /run/c restore`
+2 knobs were changed by a Tenon with the state directory /run/a: run tenon restore --state-dir /run/a
+1 cgroup was made by a Tenon with the state directory /run/b: run tenon restore --state-dir /run/b
+1 knob was changed and 3 cgroups were made by a Tenon with the state directory /run/c: run tenon restore --state-dir /run/c`
 	if d := cmp.Diff(incomplete, r.Incomplete().Error()); d != "" {
 		t.Error(d)
 	}
