@@ -257,14 +257,6 @@ func (j *Journal) acquire() (locked bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		// A process that can read a lock file can hold its lock. An older
-		// version of Tenon let all users read these files.
-		_ = f.Chmod(0o600)
-		for _, path := range []string{j.path, j.nextPath()} {
-			if old, err := statedir.Open(path, os.O_RDONLY); err == nil {
-				_, _ = old.Chmod(0o600), old.Close()
-			}
-		}
 		j.lock = f
 	}
 	if locked, err := statedir.TryLock(j.lock); locked || err != nil {

@@ -24,7 +24,6 @@ func acquire(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	_ = f.Chmod(0o600) // an older version made the file readable by all
 	lock := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart}
 	err = unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &lock)
 	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
