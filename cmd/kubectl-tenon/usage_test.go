@@ -134,3 +134,31 @@ func TestCompletionKnowsNodesAndFormats(t *testing.T) {
 		}
 	}
 }
+
+// TestEveryAnswerIsPrintedAsData checks that each command prints an object, as
+// JSON and as YAML, with the facts that its text has.
+func TestEveryAnswerIsPrintedAsData(t *testing.T) {
+	for line, want := range map[string][]string{
+		"top":               {"nodes", "node-1"},
+		"doctor":            {"healthy", "node-1"},
+		"explain node":      {"report", "node-1"},
+		"explain isolation": {"nodes", "node-1"},
+		"map":               {"online", "node-1"},
+	} {
+		args := strings.Fields(line)
+		if line == "explain node" || line == "map" {
+			args = append(args, "node-1")
+		}
+		text, err := kubectl(t, installed, append(args, "-o", "json")...)
+		_, text, _ = strings.Cut("\n"+text, "\n{") // notices of what is not known come first
+		text = "{" + text
+		var page map[string]any
+		if wrong := json.Unmarshal([]byte(text), &page); wrong != nil || page[want[0]] == nil || !strings.Contains(text, want[1]) {
+			t.Errorf("%s -o json: %v, %v, want %q in\n%s", line, err, wrong, want, text)
+		}
+		text, err = kubectl(t, installed, append(args, "-o", "yaml")...)
+		if strings.HasPrefix(text, "{") || !strings.Contains("\n"+text, "\n"+want[0]+":") {
+			t.Errorf("%s -o yaml: %v, want %q in\n%s", line, err, want, text)
+		}
+	}
+}
