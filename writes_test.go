@@ -75,7 +75,7 @@ var kernelWrites = []struct {
 	{experiment, "lab/concurrency/run/measure.go", "build", "the CPUs of all jobs together"},
 	{experiment, "lab/concurrency/run/slot.go", "build hold", "cgroups of jobs with the limits that are compared"},
 	{experiment, "lab/memory/run/environment.go", "setUp", "the memory of all that is measured"},
-	{experiment, "lab/pinning/run/bench.go", "build spin", "cgroups of the work with the CPUs and quotas that are compared"},
+	{experiment, "lab/pinning/run/machine.go", "build spin", "cgroups of the work with the CPUs and quotas that are compared"},
 	{experiment, "lab/reaction/run/environment.go", "build", "the CPUs of all that is measured"},
 	{experiment, "lab/testbed/child.go", "enter", "the CPUs of a process that the lab started"},
 	{experiment, "lab/testbed/pods.go", "Build BuildSpinner", "cgroups with the values that a kubelet gives"},

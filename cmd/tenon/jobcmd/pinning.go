@@ -12,7 +12,6 @@ import (
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/pi"
 	"tenon.sh/tenon/internal/lab/pinning"
-	"tenon.sh/tenon/internal/lab/pinning/cluster"
 	"tenon.sh/tenon/internal/lab/pinning/run"
 	"tenon.sh/tenon/internal/lab/testbed"
 )
@@ -26,8 +25,8 @@ var pinningNotZero = map[string]string{
 
 // NewPinning returns the command tenon lab pinning.
 func NewPinning(f Frame) *cobra.Command {
-	var k cluster.Config
-	c := &k.Config
+	var c run.Config
+	var k run.Pods
 	on := clusterFlags{
 		texts: []clusterFlag{
 			{&k.Node, "node", "the node to test (default: the only one that takes ordinary pods)"},
@@ -84,7 +83,8 @@ wrk for the servers. Five minutes at most.`,
 				return f.Usage(err)
 			}
 			if on.on {
-				for flag, to := range map[string]*time.Duration{"duration": &c.Duration, "max-time": &c.MaxTime, "work": &c.Work} {
+				c.Pods = &k
+				for flag, to := range map[string]*time.Duration{"duration": &c.Duration, "max-time": &c.MaxTime} {
 					if !cmd.Flags().Changed(flag) {
 						*to = 0 // the default is another one on a cluster
 					}
@@ -93,21 +93,15 @@ wrk for the servers. Five minutes at most.`,
 			if err := f.Prepare(&c.Setting); err != nil {
 				return err
 			}
-			return f.Experiment(cmd, func(ctx context.Context) (harness.Outcome, error) {
-				if on.on {
-					return cluster.Run(ctx, k)
-				}
-				return run.Run(ctx, *c)
-			})
+			return f.Experiment(cmd, func(ctx context.Context) (harness.Outcome, error) { return run.Run(ctx, c) })
 		},
 	}
-	addPinningFlags(cmd, &k, &parts, &modes)
+	addPinningFlags(cmd, &c, &k, &parts, &modes)
 	on.add(cmd, "run the published manifests on a node of a cluster")
 	return cmd
 }
 
-func addPinningFlags(cmd *cobra.Command, k *cluster.Config, parts, modes *string) {
-	c := &k.Config
+func addPinningFlags(cmd *cobra.Command, c *run.Config, k *run.Pods, parts, modes *string) {
 	flags := cmd.Flags()
 	flags.StringVar(parts, "parts", "pi,nginx", "what to run: pi, nginx")
 	flags.StringVar(modes, "modes", "", "modes to run, separated by commas (default: all)")

@@ -1,4 +1,6 @@
-// Package run runs the experiment on CPU pinning on this machine.
+// Package run runs the experiment on CPU pinning: on this machine, or with the
+// published manifests as pods of a Kubernetes cluster. There the modes differ in
+// annotations, labels and limits.
 package run
 
 import (
@@ -20,15 +22,17 @@ type Config struct {
 	Parts    []string       // default: pi and nginx
 	Modes    []pinning.Mode // default: all
 	Blocks   int            // default: 4
-	Limit    int            // CPUs of the job and of each server (default: half of the tested CPUs, for nginx at most what fits)
+	Limit    int            // CPUs of the job and of each server (default: half of the tested CPUs, for nginx at most what fits; of pods 4, as published, or fewer where 4 do not fit)
 	Threads  int            // of the job (default: 3000, as published)
 	Digits   int            // default: 20000, as published
 	Rounds   int            // default: the number for which the job needs the CPU time Work
 	Work     time.Duration  // default: 3 s
-	Duration time.Duration  // of each loop on the web servers (default: 3 s)
-	MaxTime  time.Duration  // of the whole experiment (default: 5 min)
+	Duration time.Duration  // of each loop on the web servers (default: 3 s; of pods 10 s)
+	MaxTime  time.Duration  // of the whole experiment (default: 5 min; of pods 1 h)
 
 	StealPercent float64 // steal time that voids a run, in percent of the tested CPUs' time (default: 1)
+
+	Pods *Pods // where the pods run; nil: this machine
 }
 
 // OrDefaults returns the configuration with its defaults, and all faults at once.
@@ -53,7 +57,14 @@ func (c Config) OrDefaults() (Config, error) {
 		fault("--modes: want %s among them, with which the others are compared", pinning.Shared)
 	}
 	c.Blocks, c.Threads, c.Digits = cmp.Or(c.Blocks, 4), cmp.Or(c.Threads, 3000), cmp.Or(c.Digits, 20000)
-	c.Work, c.Duration, c.MaxTime = cmp.Or(c.Work, 3*time.Second), cmp.Or(c.Duration, 3*time.Second), cmp.Or(c.MaxTime, 5*time.Minute)
+	loop, whole := 3*time.Second, 5*time.Minute
+	if c.Pods != nil {
+		loop, whole = 10*time.Second, time.Hour
+		given := c
+		pods := c.Pods.orDefaults(given, fault)
+		c.Pods, c.Rounds = &pods, 0
+	}
+	c.Work, c.Duration, c.MaxTime = cmp.Or(c.Work, 3*time.Second), cmp.Or(c.Duration, loop), cmp.Or(c.MaxTime, whole)
 	c.StealPercent = cmp.Or(c.StealPercent, 1)
 	for _, n := range []struct {
 		flag  string

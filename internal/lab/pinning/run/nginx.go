@@ -15,13 +15,9 @@ import (
 	"tenon.sh/tenon/internal/lab/work"
 )
 
-// connections is the number of connections to all servers together, as
-// published.
-const connections = 100
-
 // prepareServers finds the programs, and gives each server a directory and a
 // port.
-func (b *bench) prepareServers(ctx context.Context) error {
+func (b *machine) prepareServers(ctx context.Context) error {
 	var n work.NGINX
 	var err error
 	if n.Path, err = work.NGINXProgram.Find(); err != nil {
@@ -46,7 +42,7 @@ func (b *bench) prepareServers(ctx context.Context) error {
 
 // runNGINX starts the servers. First it sends the closed-loop load, and then
 // the open-loop load.
-func (b *bench) runNGINX(ctx context.Context, list []seat, r *pinning.Run) error {
+func (b *machine) runNGINX(ctx context.Context, list []seat, r *pinning.Run) error {
 	var meters []*meter.Meter
 	for i, n := range b.servers {
 		m := b.meter()
@@ -67,7 +63,10 @@ func (b *bench) runNGINX(ctx context.Context, list []seat, r *pinning.Run) error
 	results := make([]*wrk.Result, len(b.servers))
 	from, to, err := b.meterDuring(ctx, meters, func(ctx context.Context) error {
 		return b.everyServer(func(i int) (err error) {
-			results[i], err = b.closedLoop(ctx, i)
+			each := wrk.Config{URL: b.servers[i].URL(), Threads: max(b.client.Len()/len(b.servers), 1), Connections: connections / len(b.servers), Duration: b.Duration}
+			if results[i], err = b.closedLoop(ctx, each, b.client); err == nil {
+				results[i].Explain()
+			}
 			return err
 		})
 	})
@@ -91,7 +90,7 @@ func (b *bench) runNGINX(ctx context.Context, list []seat, r *pinning.Run) error
 }
 
 // everyServer calls f for all servers at the same time.
-func (b *bench) everyServer(f func(i int) error) error {
+func (b *machine) everyServer(f func(i int) error) error {
 	errs := make([]error, len(b.servers))
 	var all sync.WaitGroup
 	for i := range b.servers {
@@ -104,22 +103,6 @@ func (b *bench) everyServer(f func(i int) error) error {
 		}
 	}
 	return nil
-}
-
-// closedLoop sends a closed-loop load to a server: as many requests as the
-// server can answer.
-func (b *bench) closedLoop(ctx context.Context, i int) (*wrk.Result, error) {
-	c := wrk.Config{URL: b.servers[i].URL(), Threads: max(b.client.Len()/len(b.servers), 1), Connections: connections / len(b.servers), Duration: b.Duration}
-	argv := append([]string{b.wrk}, c.Args()...)
-	out, err := b.Await(ctx, testbed.Child{Name: "wrk", Argv: argv, CPUs: b.client})
-	if err != nil {
-		return nil, err
-	}
-	w, err := wrk.Parse(string(out))
-	if err == nil {
-		w.Explain()
-	}
-	return w, err
 }
 
 // sum combines the results of the servers.
@@ -139,7 +122,7 @@ func sum(all []*wrk.Result) pinning.ClosedLoop {
 }
 
 // openLoop sends an open-loop load, with the same rate in each mode.
-func (b *bench) openLoop(ctx context.Context, r *pinning.Run) error {
+func (b *machine) openLoop(ctx context.Context, r *pinning.Run) error {
 	var mu sync.Mutex
 	o := pinning.OpenLoop{Rate: b.rate * float64(len(b.servers))}
 	err := b.everyServer(func(i int) error {
@@ -164,7 +147,7 @@ func (b *bench) openLoop(ctx context.Context, r *pinning.Run) error {
 
 // openLoad returns the site and the load of the client of server i. The site
 // has CPUs of its own. The load has a schedule of its own.
-func (b *bench) openLoad(i, block int) (*testbed.Site, load.Config) {
+func (b *machine) openLoad(i, block int) (*testbed.Site, load.Config) {
 	client := *b.Site
 	client.Place.Client = b.pollers[i]
 	spec := harness.LoadSpec{

@@ -221,7 +221,7 @@ func TestEachClientOfTheOpenLoopHasItsOwnCPUsAndSchedule(t *testing.T) {
 			}
 			continue
 		}
-		b := &bench{Config: Config{Setting: testbed.Setting{Seed: 5}}, Site: &testbed.Site{}, division: d, servers: make([]work.NGINX, d.servers), rate: 100}
+		b := &machine{bench: bench{Config: Config{Setting: testbed.Setting{Seed: 5}}, Site: &testbed.Site{}}, division: d, servers: make([]work.NGINX, d.servers), rate: 100}
 		first, one := b.openLoad(0, 1)
 		second, two := b.openLoad(1, 1)
 		if got := first.Place.Client.String() + " " + second.Place.Client.String(); got != want || one.Seed == two.Seed {
@@ -306,16 +306,18 @@ func TestAPoolHasTheLimitAsItsQuota(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := newBench(t.Context(), c)
+	s, err := enterMachine(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
+	b := s.common()
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	r, err := b.run(t.Context(), cell{pinning.Pi, pinning.StaticBurst}, 1, 1)
+	var r pinning.Run
+	err = s.measure(t.Context(), cell{pinning.Pi, pinning.StaticBurst}, &r)
 	home := testbed.Homes(b.Topology, b.Place.Tested, 1, unit.CPUs(1))[0]
 	if err != nil || len(r.Void) > 0 || r.Periods == 0 || r.CPUs != home || r.PiResult == nil || r.PiResult.Right != 3000 {
 		t.Errorf("on CPUs %v, want %v; %d periods, void %q, %+v, %v", r.CPUs, home, r.Periods, r.Void, r.PiResult, err)

@@ -1,4 +1,4 @@
-package cluster
+package run
 
 import (
 	"context"
@@ -32,7 +32,7 @@ const (
 )
 
 // runPi waits until the job has ended, and reads its log.
-func (b *bench) runPi(ctx context.Context, m pinning.Mode, selector string, r *pinning.Run) error {
+func (b *pods) runPi(ctx context.Context, m pinning.Mode, selector string, r *pinning.Run) error {
 	ctx, stop := context.WithTimeout(ctx, b.MaxTime)
 	defer stop()
 	held := make(chan holding, 1)
@@ -81,7 +81,7 @@ func (b *bench) runPi(ctx context.Context, m pinning.Mode, selector string, r *p
 }
 
 // heldByJob returns what tenond reports of the job.
-func (b *bench) heldByJob(ctx context.Context, m pinning.Mode) (h holding) {
+func (b *pods) heldByJob(ctx context.Context, m pinning.Mode) (h holding) {
 	uid, err := b.space.Do(ctx, "", "get", "pod", jobName, "-o", "jsonpath={.metadata.uid}")
 	if err == nil {
 		h, err = b.awaitHeld(ctx, m, b.limit, []string{strings.TrimSpace(string(uid))})
@@ -95,7 +95,7 @@ func (b *bench) heldByJob(ctx context.Context, m pinning.Mode) (h holding) {
 // awaitEnd waits until the pod of the job has succeeded. If the scheduler finds no
 // node for the pod, or if its container does not start within five minutes,
 // awaitEnd returns the reason (why). It calls begun once, when the container runs.
-func (b *bench) awaitEnd(ctx context.Context, selector string, begun func()) (why string, err error) {
+func (b *pods) awaitEnd(ctx context.Context, selector string, begun func()) (why string, err error) {
 	created := time.Now()
 	for placed := false; ; {
 		// A watch reports only changes. A pod that waits for a node does not change.

@@ -1,32 +1,25 @@
-// Package cluster runs the experiment on CPU pinning with pods of a Kubernetes
-// cluster. It uses the published manifests of the job and of the web servers.
-// The modes differ in annotations, labels and limits.
-package cluster
+package run
 
 import (
 	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
-	"time"
 
 	"tenon.sh/tenon/internal/lab/pinning"
-	"tenon.sh/tenon/internal/lab/pinning/run"
-	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/lab/textlayout"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Config configures the experiment. If a field is zero, it has the default
-// that its comment names. A field of the embedded Config has no effect if it is
-// about the CPUs of this machine or about the rounds of the job.
-type Config struct {
-	run.Config        // Limit: CPUs of the job and of each server (default: 4, as published, or fewer where 4 do not fit)
-	Context    string // of kubectl (default: the current one)
-	Node       string // the tested node (default: the only one that takes ordinary pods)
-	Namespace  string // of the pods; made, and removed at the end, if it does not exist (default: tenon-lab)
-	NGINX      string // image of the servers (default: as published)
-	Pi         string // image of the job (default: as published)
+// Pods says where the pods of the experiment run. If a field is zero, it has the
+// default that its comment names. The settings that are about the CPUs of this
+// machine, or about the rounds of the job, have no effect on pods.
+type Pods struct {
+	Context   string // of kubectl (default: the current one)
+	Node      string // the tested node (default: the only one that takes ordinary pods)
+	Namespace string // of the pods; made, and removed at the end, if it does not exist (default: tenon-lab)
+	NGINX     string // image of the servers (default: as published)
+	Pi        string // image of the job (default: as published)
 	// NodePort is the port of the Service on the node (default: 32257, as
 	// published).
 	NodePort int
@@ -48,68 +41,31 @@ var unsuited = map[pinning.Mode]string{
 	pinning.PinnedWorst: "the scheduler and tenond choose the CPUs of a pod, and never badly on purpose",
 }
 
-// withDefaults fills in defaults and returns all faults at once.
-func (c Config) withDefaults() (Config, error) {
-	var faults []error
-	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+// orDefaults sets the defaults, and calls fault for each fault in c that is one on
+// a cluster.
+func (p Pods) orDefaults(c Config, fault func(string, ...any)) Pods {
 	if !c.CPUs.Empty() {
 		fault("--cpus %v: on a cluster the node decides which CPUs pods may use", c.CPUs)
 	}
 	if c.Rounds != 0 {
 		fault("--rounds %d: the published program of the job computes its digits once", c.Rounds)
 	}
-	if c.NodePort < 0 || c.NodePort > 65535 {
-		fault("--node-port %d: want 1 to 65535; most clusters accept 30000 to 32767", c.NodePort)
+	if p.NodePort < 0 || p.NodePort > 65535 {
+		fault("--node-port %d: want 1 to 65535; most clusters accept 30000 to 32767", p.NodePort)
 	}
-	c.NodePort = cmp.Or(c.NodePort, publishedPort)
-	c.Duration, c.MaxTime = cmp.Or(c.Duration, 10*time.Second), cmp.Or(c.MaxTime, time.Hour)
-	c.Namespace, c.NGINX, c.Pi = cmp.Or(c.Namespace, "tenon-lab"), cmp.Or(c.NGINX, nginxImage), cmp.Or(c.Pi, piImage)
-	if !namespaceName.MatchString(c.Namespace) {
-		fault("--namespace %q: want 1 to 63 of a-z, 0-9 and -, with a letter or digit at both ends", c.Namespace)
+	p.NodePort = cmp.Or(p.NodePort, publishedPort)
+	p.Namespace, p.NGINX, p.Pi = cmp.Or(p.Namespace, "tenon-lab"), cmp.Or(p.NGINX, nginxImage), cmp.Or(p.Pi, piImage)
+	if !namespaceName.MatchString(p.Namespace) {
+		fault("--namespace %q: want 1 to 63 of a-z, 0-9 and -, with a letter or digit at both ends", p.Namespace)
 	}
-	var err error
-	c.Config, err = c.Config.OrDefaults()
-	c.Rounds = 1
-	return c, testbed.RefuseFlags(append(faults, err)...)
+	return p
 }
 
 // namespaceName matches the names of namespaces (RFC 1123, as Kubernetes demands).
 var namespaceName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
-// A cell is one part in one mode.
-type cell struct {
-	part string
-	mode pinning.Mode
-}
-
-func (c cell) String() string { return c.part + " " + string(c.mode) }
-
-// choose returns the cells that the node can run. refused has the reasons for
-// the other cells.
-func (b *bench) choose() (cells []cell, refused []string) {
-	for _, m := range b.Modes {
-		if why := unsuited[m]; why != "" {
-			refused = append(refused, fmt.Sprintf("%s: %s", m, why))
-		}
-	}
-	for _, p := range b.Parts {
-		for _, m := range b.Modes {
-			if unsuited[m] != "" {
-				continue
-			}
-			c := cell{p, m}
-			if why := b.refuse(c); why != "" {
-				refused = append(refused, fmt.Sprintf("%v: %s", c, why))
-				continue
-			}
-			cells = append(cells, c)
-		}
-	}
-	return cells, refused
-}
-
 // refuse returns the reason why the node cannot run a cell, or "".
-func (b *bench) refuse(c cell) string {
+func (b *pods) refuse(c cell) string {
 	pods, limit := b.pieces(c.part)
 	need := b.requests(c.part)
 	if room := b.node.Places(need); room < pods {
@@ -135,7 +91,7 @@ func (b *bench) refuse(c cell) string {
 }
 
 // pieces returns the number of pods of a part, and the CPU limit of each.
-func (b *bench) pieces(part string) (pods, limit int) {
+func (b *pods) pieces(part string) (pods, limit int) {
 	if part == pinning.NGINX {
 		return replicas, b.serverLimit
 	}

@@ -1,4 +1,4 @@
-package cluster
+package run
 
 import (
 	"context"
@@ -87,7 +87,7 @@ type holding struct {
 
 // awaitHeld waits until tenond reports that all given pods have the CPUs that
 // their mode gives them. After heldPatience it returns what is missing.
-func (b *bench) awaitHeld(ctx context.Context, m pinning.Mode, limit int, uids []string) (holding, error) {
+func (b *pods) awaitHeld(ctx context.Context, m pinning.Mode, limit int, uids []string) (holding, error) {
 	for deadline := time.Now().Add(heldPatience); ; {
 		h, err := b.held(ctx, m, limit, uids)
 		if err != nil || h.why == "" || time.Now().After(deadline) {
@@ -103,7 +103,7 @@ func (b *bench) awaitHeld(ctx context.Context, m pinning.Mode, limit int, uids [
 
 // held compares the report of tenond with a mode. A mode gives each pod own
 // CPUs (as many as its limit), or a pool. The shared modes give a pod neither.
-func (b *bench) held(ctx context.Context, m pinning.Mode, limit int, uids []string) (h holding, err error) {
+func (b *pods) held(ctx context.Context, m pinning.Mode, limit int, uids []string) (h holding, err error) {
 	var r nodeReport
 	if err := b.space.Get(ctx, &r, "nodereports.tenon.sh", b.node.Name); err != nil {
 		return h, err

@@ -1,4 +1,4 @@
-package cluster
+package run
 
 import (
 	"fmt"
@@ -23,14 +23,14 @@ const (
 
 // service returns the published Service and ConfigMap. A server has one worker
 // for each CPU of its limit. In the published manifests, both numbers are 4.
-func (b *bench) service() []kubectl.Object {
+func (b *pods) service() []kubectl.Object {
 	labels := b.space.Labels(nil)
 	return []kubectl.Object{
 		{
 			"apiVersion": "v1", "kind": "Service", "metadata": kubectl.Object{"name": serviceName, "labels": labels},
 			"spec": kubectl.Object{
 				"type": "NodePort", "selector": b.space.Labels(kubectl.Object{"app": "nginx"}), // and no pod of others
-				"ports": []kubectl.Object{{"name": "http", "port": 8000, "protocol": "TCP", "targetPort": 80, "nodePort": b.NodePort}},
+				"ports": []kubectl.Object{{"name": "http", "port": 8000, "protocol": "TCP", "targetPort": 80, "nodePort": b.Pods.NodePort}},
 			},
 		},
 		{
@@ -64,7 +64,7 @@ http {
 
 // manifest returns the objects of a run: the published Deployment or Pod, with the
 // annotations, labels and limits of a mode.
-func (b *bench) manifest(c cell, index int) []kubectl.Object {
+func (b *pods) manifest(c cell, index int) []kubectl.Object {
 	number := strconv.Itoa(index)
 	labels, annotations := kubectl.Object{runLabel: number}, kubectl.Object{}
 	switch c.mode {
@@ -79,14 +79,14 @@ func (b *bench) manifest(c cell, index int) []kubectl.Object {
 		return []kubectl.Object{{
 			"apiVersion": "v1", "kind": "Pod", "metadata": kubectl.Object{"name": jobName, "labels": b.space.Labels(labels), "annotations": annotations},
 			"spec": b.pod(kubectl.Object{
-				"name": jobName, "image": b.Pi, "resources": b.resources(c),
+				"name": jobName, "image": b.Pods.Pi, "resources": b.resources(c),
 				"env": []kubectl.Object{{"name": "limit", "value": strconv.Itoa(b.Digits)}, {"name": "threadNum", "value": strconv.Itoa(b.Threads)}},
 			}),
 		}}
 	}
 	labels["app"] = "nginx"
 	spec := b.pod(kubectl.Object{
-		"name": "nginx", "image": b.NGINX, "resources": b.resources(c), "ports": []kubectl.Object{{"containerPort": 80}},
+		"name": "nginx", "image": b.Pods.NGINX, "resources": b.resources(c), "ports": []kubectl.Object{{"containerPort": 80}},
 		"volumeMounts": []kubectl.Object{{"name": "nginx", "mountPath": "/etc/nginx/nginx.conf", "subPath": "nginx.conf"}},
 	})
 	delete(spec, "restartPolicy") // a Deployment restarts its pods
@@ -104,7 +104,7 @@ func (b *bench) manifest(c cell, index int) []kubectl.Object {
 }
 
 // pod returns the specification of a pod with one container on the tested node.
-func (b *bench) pod(container kubectl.Object) kubectl.Object {
+func (b *pods) pod(container kubectl.Object) kubectl.Object {
 	container["imagePullPolicy"] = "IfNotPresent"
 	spec := kubectl.Object{
 		"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false,
@@ -113,14 +113,14 @@ func (b *bench) pod(container kubectl.Object) kubectl.Object {
 			"nodeSelectorTerms": []kubectl.Object{{"matchFields": []kubectl.Object{{"key": "metadata.name", "operator": "In", "values": []string{b.node.Name}}}}},
 		}}},
 	}
-	if b.Node != "" {
+	if b.Pods.Node != "" {
 		spec["tolerations"] = []kubectl.Object{{"operator": "Exists"}}
 	}
 	return spec
 }
 
 // requests returns the requests of a pod of a part.
-func (b *bench) requests(part string) nodes.Amounts {
+func (b *pods) requests(part string) nodes.Amounts {
 	if part == pinning.NGINX {
 		return nodes.Amounts{CPU: unit.CPUs(b.serverLimit), Memory: b.memory}
 	}
@@ -128,7 +128,7 @@ func (b *bench) requests(part string) nodes.Amounts {
 }
 
 // resources returns the requests and limits of a container.
-func (b *bench) resources(c cell) kubectl.Object {
+func (b *pods) resources(c cell) kubectl.Object {
 	need := b.requests(c.part)
 	requests, limits := kubectl.Object{"cpu": need.CPU.String()}, kubectl.Object{"cpu": need.CPU.String()}
 	if need.Memory > 0 {

@@ -1,4 +1,4 @@
-package cluster
+package run
 
 import (
 	"encoding/json"
@@ -18,7 +18,6 @@ import (
 	"tenon.sh/tenon/internal/lab/kubectl"
 	"tenon.sh/tenon/internal/lab/nodes"
 	"tenon.sh/tenon/internal/lab/pinning"
-	"tenon.sh/tenon/internal/lab/pinning/run"
 	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -26,16 +25,16 @@ import (
 
 const gib = unit.Bytes(1) << 30
 
-// benchOn returns a bench on a node with some CPUs, all of which are free. pools
+// podsOn returns the experiment on a node with some CPUs, all of which are free. pools
 // are its L3 caches.
-func benchOn(t *testing.T, cpus int, pools ...string) *bench {
+func podsOn(t *testing.T, cpus int, pools ...string) *pods {
 	t.Helper()
-	c, err := Config{Config: run.Config{Setting: testbed.Setting{Out: t.TempDir()}}}.withDefaults()
+	c, err := Config{Setting: testbed.Setting{Out: t.TempDir()}, Pods: &Pods{}}.OrDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{
-		Config: c, Site: &testbed.Site{Given: c.Setting, Status: &testbed.Status{W: io.Discard}},
+	b := &pods{
+		bench: bench{Config: c, Site: &testbed.Site{Given: c.Setting, Status: &testbed.Status{W: io.Discard}}, versions: map[string]string{}},
 		space: &kubectl.Space{Experiment: pinning.Kind},
 		node:  nodes.Node{Name: "a", CPUs: cpus, Free: nodes.Amounts{CPU: unit.CPUs(cpus), Memory: 32 * gib, Pods: 100}},
 		cpus:  nodeCPUs{keep: 1}, limit: 4, serverLimit: 4, memory: publishedMemory,
@@ -52,7 +51,7 @@ func benchOn(t *testing.T, cpus int, pools ...string) *bench {
 
 // TestModesDifferInOneThing compares the pods of each mode with those of shared.
 func TestModesDifferInOneThing(t *testing.T) {
-	b := benchOn(t, 16, "0-7", "8-15")
+	b := podsOn(t, 16, "0-7", "8-15")
 	for _, part := range []string{pinning.Pi, pinning.NGINX} {
 		pod := func(m pinning.Mode) (metadata, spec string) {
 			o := b.manifest(cell{part, m}, 7)[0]
@@ -100,7 +99,7 @@ func sameJSON(a, b string) bool {
 // TestServersAreThoseOfThePublishedManifests compares names, ports and the
 // configuration of nginx with the published files.
 func TestServersAreThoseOfThePublishedManifests(t *testing.T) {
-	b := benchOn(t, 16, "0-15")
+	b := podsOn(t, 16, "0-15")
 	ours := strings.ReplaceAll(fmt.Sprintf(serverConfig, b.serverLimit), "  ", " ")
 	objects := text(t, append(b.service(), append(b.manifest(cell{pinning.NGINX, pinning.Shared}, 1), b.manifest(cell{pinning.Pi, pinning.Shared}, 1)...)...))
 	seen := map[string]int{}
@@ -135,34 +134,35 @@ func TestServersAreThoseOfThePublishedManifests(t *testing.T) {
 
 func TestWhatTheNodeCannotRunIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*bench)
+		change func(*pods)
 		cell   cell
 		says   string // empty: it runs
 	}{
-		"as published":         {func(*bench) {}, cell{pinning.NGINX, pinning.PinnedQuota}, ""},
-		"a pool":               {func(*bench) {}, cell{pinning.Pi, pinning.StaticBurst}, ""},
-		"one cache":            {func(b *bench) { b.cpus.pools = b.cpus.pools[:1] }, cell{pinning.Pi, pinning.StaticBurst}, "one L3 cache and one NUMA node"},
-		"no memory":            {func(b *bench) { b.node.Free.Memory = 15 * gib }, cell{pinning.NGINX, pinning.Shared}, "room for 1 of 2 pods with 4 CPUs and 8.0 GiB each: node a has 16 CPUs and 15.0 GiB free"},
-		"the job needs none":   {func(b *bench) { b.node.Free.Memory = 0 }, cell{pinning.Pi, pinning.Shared}, ""},
-		"one CPU stays shared": {func(b *bench) { b.serverLimit = 8 }, cell{pinning.NGINX, pinning.Pinned}, "2 pods with 8 CPUs each of their own: node a gives away 15 of its 16 CPUs"},
-		"all CPUs, shared":     {func(b *bench) { b.serverLimit = 8 }, cell{pinning.NGINX, pinning.SharedFree}, ""},
-		"no tenond":            {func(b *bench) { b.cpus = nodeCPUs{why: "tenond does not report"} }, cell{pinning.Pi, pinning.Pinned}, "tenond does not report"},
-		"no tenond, shared":    {func(b *bench) { b.cpus = nodeCPUs{why: "tenond does not report"} }, cell{pinning.Pi, pinning.Shared}, ""},
-		"static policy":        {func(b *bench) { b.node.Policy = "static" }, cell{pinning.NGINX, pinning.SharedAA}, "policy of the kubelet is static"},
-		"static, the job":      {func(b *bench) { b.node.Policy = "static" }, cell{pinning.Pi, pinning.SharedAA}, ""},
-		"CPUs of other owners": {func(b *bench) { b.cpus.owned = unit.CPUSetOf(0, 1, 2, 3, 4, 5, 6, 7) }, cell{pinning.NGINX, pinning.Pinned}, "node a gives away 7 of its 16 CPUs"},
+		"as published":         {func(*pods) {}, cell{pinning.NGINX, pinning.PinnedQuota}, ""},
+		"a pool":               {func(*pods) {}, cell{pinning.Pi, pinning.StaticBurst}, ""},
+		"one cache":            {func(b *pods) { b.cpus.pools = b.cpus.pools[:1] }, cell{pinning.Pi, pinning.StaticBurst}, "one L3 cache and one NUMA node"},
+		"no memory":            {func(b *pods) { b.node.Free.Memory = 15 * gib }, cell{pinning.NGINX, pinning.Shared}, "room for 1 of 2 pods with 4 CPUs and 8.0 GiB each: node a has 16 CPUs and 15.0 GiB free"},
+		"the job needs none":   {func(b *pods) { b.node.Free.Memory = 0 }, cell{pinning.Pi, pinning.Shared}, ""},
+		"one CPU stays shared": {func(b *pods) { b.serverLimit = 8 }, cell{pinning.NGINX, pinning.Pinned}, "2 pods with 8 CPUs each of their own: node a gives away 15 of its 16 CPUs"},
+		"all CPUs, shared":     {func(b *pods) { b.serverLimit = 8 }, cell{pinning.NGINX, pinning.SharedFree}, ""},
+		"no tenond":            {func(b *pods) { b.cpus = nodeCPUs{why: "tenond does not report"} }, cell{pinning.Pi, pinning.Pinned}, "tenond does not report"},
+		"no tenond, shared":    {func(b *pods) { b.cpus = nodeCPUs{why: "tenond does not report"} }, cell{pinning.Pi, pinning.Shared}, ""},
+		"static policy":        {func(b *pods) { b.node.Policy = "static" }, cell{pinning.NGINX, pinning.SharedAA}, "policy of the kubelet is static"},
+		"static, the job":      {func(b *pods) { b.node.Policy = "static" }, cell{pinning.Pi, pinning.SharedAA}, ""},
+		"CPUs of other owners": {func(b *pods) { b.cpus.owned = unit.CPUSetOf(0, 1, 2, 3, 4, 5, 6, 7) }, cell{pinning.NGINX, pinning.Pinned}, "node a gives away 7 of its 16 CPUs"},
 	} {
-		b := benchOn(t, 16, "0-7", "8-15")
+		b := podsOn(t, 16, "0-7", "8-15")
 		c.change(b)
 		why := b.refuse(c.cell)
 		if (why == "") != (c.says == "") || !strings.Contains(why, c.says) {
 			t.Errorf("%s: %q, want %q", name, why, c.says)
 		}
 	}
-	b := benchOn(t, 16, "0-7", "8-15")
-	cells, refused := b.choose()
-	if len(cells) != 12 || len(refused) != 2 || !strings.HasPrefix(refused[0], "shared-warm: ") || !strings.HasPrefix(refused[1], "pinned-worst: ") {
-		t.Errorf("%d cells %v, refused %q", len(cells), cells, refused)
+	b := podsOn(t, 16, "0-7", "8-15")
+	b.refuseUnsuited()
+	err := b.choose(b.refuse)
+	if cells, refused := b.cells, b.refused; err != nil || len(cells) != 12 || len(refused) != 2 || !strings.HasPrefix(refused[0], "shared-warm: ") || !strings.HasPrefix(refused[1], "pinned-worst: ") {
+		t.Errorf("%d cells %v, refused %q, %v", len(cells), cells, refused, err)
 	}
 }
 
@@ -201,7 +201,7 @@ func TestTheCountersOfAServerAreRead(t *testing.T) {
 }
 
 // fakeKubectl replaces kubectl by a script.
-func fakeKubectl(t *testing.T, b *bench, script string) {
+func fakeKubectl(t *testing.T, b *pods, script string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubectl")
 	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
@@ -212,7 +212,7 @@ func fakeKubectl(t *testing.T, b *bench, script string) {
 }
 
 func TestTheReportOfTheNodeSaysWhichCPUsItGives(t *testing.T) {
-	b := benchOn(t, 8)
+	b := podsOn(t, 8)
 	fakeKubectl(t, b, `echo '{"status":{"cpus":{"caches":[{"cpus":"0-3"},{"cpus":"4-7"}],"reserved":"0","keep":2,
 "held":[{"uid":"u","policy":"exclusive","cpus":"4-5"},{"uid":"v","policy":"pool","cpus":"0-3"}]}}}'`)
 	c, err := readCPUs(t.Context(), b.space.Client, "a")
@@ -249,7 +249,7 @@ func TestPodsMustHoldWhatTheirModeGives(t *testing.T) {
 		"shared":              {pinning.Shared, `{"uid":"x","policy":"exclusive","cpus":"0-3"}`, ""},
 		"a profile adds LSR":  {pinning.SharedFree, `{"uid":"v","policy":"exclusive","cpus":"0-1"}`, "gave a pod CPUs 0-1 (exclusive), although"},
 	} {
-		b := benchOn(t, 8)
+		b := podsOn(t, 8)
 		fakeKubectl(t, b, `echo '{"status":{"cpus":{"caches":[{"cpus":"0-7"}],"refused":[{"uid":"v","why":"no room"}],"held":[`+c.held+`]}}}'`)
 		h, err := b.held(t.Context(), c.mode, 2, []string{"u", "v"})
 		if err != nil || (h.why == "") != (c.says == "") || !strings.Contains(h.why, c.says) {
@@ -276,13 +276,13 @@ func TestCountersThatContradictTheModeVoidARun(t *testing.T) {
 		"was started again":     {pinning.Shared, []podCounters{counters(3*time.Second, 9), counters(time.Millisecond, 9)}},
 	} {
 		var r pinning.Run
-		benchOn(t, 8).count(c.mode, none, c.after, &r)
+		podsOn(t, 8).count(c.mode, none, c.after, &r)
 		if text := strings.Join(r.Void, "; "); (text == "") != (says == "") || !strings.Contains(text, says) {
 			t.Errorf("%s: void %q, want %q", c.mode, text, says)
 		}
 	}
 	var r pinning.Run
-	benchOn(t, 8).count(pinning.Shared, none, nil, &r)
+	podsOn(t, 8).count(pinning.Shared, none, nil, &r)
 	if r.CPU != 0 || len(r.Void) > 0 {
 		t.Errorf("without a second reading: %+v", r)
 	}
@@ -293,13 +293,13 @@ func TestCountersThatContradictTheModeVoidARun(t *testing.T) {
 func TestTheLoadWaitsUntilTheServiceLeadsToBothServers(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer server.Close()
-	b := benchOn(t, 8)
+	b := podsOn(t, 8)
 	host, port, err := net.SplitHostPort(server.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.node.Address = host
-	if b.NodePort, err = strconv.Atoi(port); err != nil {
+	if b.Pods.NodePort, err = strconv.Atoi(port); err != nil {
 		t.Fatal(err)
 	}
 	servers := []replica{{"a", "u"}, {"b", "v"}}
@@ -334,7 +334,7 @@ echo "Tcp: 1 200 120000 -1 0 $((n * 20)) 0"`, log, from))
 }
 
 func TestAJobIsFollowedToItsEnd(t *testing.T) {
-	b := benchOn(t, 8)
+	b := podsOn(t, 8)
 	begun := 0
 	fakeKubectl(t, b, `case "$*" in
 *--watch*) echo 'cal-pi|Pending|| '; echo 'cal-pi|Running|now| '; echo 'cal-pi|Failed|| '; exec sleep 100 ;;
@@ -352,10 +352,11 @@ esac`)
 // TestARunThatFailsIsVoidAndThreeInARowEndTheLab checks what happens when a pod
 // fails, or a call gets no answer.
 func TestARunThatFailsIsVoidAndThreeInARowEndTheLab(t *testing.T) {
-	b := benchOn(t, 8)
+	b := podsOn(t, 8)
 	fakeKubectl(t, b, `case "$*" in *--watch*) echo 'cal-pi|Failed|| '; exec sleep 100 ;; create*) cat >/dev/null ;; esac`)
 	for i := 1; i <= mostFailed; i++ {
-		r, err := b.run(t.Context(), cell{pinning.Pi, pinning.Shared}, i, 1)
+		r := pinning.Run{Index: i}
+		err := b.measure(t.Context(), cell{pinning.Pi, pinning.Shared}, &r)
 		if void := len(r.Void) == 1 && strings.Contains(r.Void[0], "pod cal-pi failed"); void != (i < mostFailed) || (err != nil) != (i == mostFailed) {
 			t.Errorf("run %d: void %q, error %v", i, r.Void, err)
 		}
@@ -364,13 +365,13 @@ func TestARunThatFailsIsVoidAndThreeInARowEndTheLab(t *testing.T) {
 
 func TestWrongFlagsOfTheClusterAreNamed(t *testing.T) {
 	for says, c := range map[string]Config{
-		"--cpus 1: on a cluster":             {Config: run.Config{Setting: testbed.Setting{CPUs: unit.CPUSetOf(1)}}},
-		"--rounds 2":                         {Config: run.Config{Rounds: 2}},
-		"--node-port 70000: want 1 to 65535": {NodePort: 70000},
-		`--namespace "-x-": want 1 to 63`:    {Namespace: "-x-"},
-		`--parts "redis"`:                    {Config: run.Config{Parts: []string{"redis"}}},
+		"--cpus 1: on a cluster":             {Setting: testbed.Setting{CPUs: unit.CPUSetOf(1)}, Pods: &Pods{}},
+		"--rounds 2":                         {Rounds: 2, Pods: &Pods{}},
+		"--node-port 70000: want 1 to 65535": {Pods: &Pods{NodePort: 70000}},
+		`--namespace "-x-": want 1 to 63`:    {Pods: &Pods{Namespace: "-x-"}},
+		`--parts "redis"`:                    {Parts: []string{"redis"}, Pods: &Pods{}},
 	} {
-		if _, err := c.withDefaults(); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := c.OrDefaults(); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want %q", err, says)
 		}
 	}

@@ -1,4 +1,4 @@
-package cluster
+package run
 
 import (
 	"context"
@@ -14,22 +14,18 @@ import (
 	"tenon.sh/tenon/internal/lab/jobs"
 	"tenon.sh/tenon/internal/lab/load/wrk"
 	"tenon.sh/tenon/internal/lab/pinning"
-	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The published call of wrk has 20 threads, for 14 CPUs, and 100 connections.
-const (
-	threads     = 20
-	connections = 100
-)
+// threads is the number of threads of the published call of wrk, on 14 CPUs.
+const threads = 20
 
 // A replica is a pod of the Deployment.
 type replica struct{ name, uid string }
 
 // runServers waits until both servers answer, and sends the closed-loop load
 // through the Service.
-func (b *bench) runServers(ctx context.Context, m pinning.Mode, selector string, r *pinning.Run) error {
+func (b *pods) runServers(ctx context.Context, m pinning.Mode, selector string, r *pinning.Run) error {
 	why, err := b.space.Gather(ctx, "deployments", selector, replicas, b.Status.Now)
 	if err != nil {
 		return err
@@ -64,9 +60,12 @@ func (b *bench) runServers(ctx context.Context, m pinning.Mode, selector string,
 		return err
 	}
 	begun := time.Now()
-	if err := b.closedLoop(ctx, r); err != nil {
+	w, err := b.closedLoop(ctx, wrk.Config{URL: b.url(), Threads: threads, Connections: connections, Duration: b.Duration}, b.Place.Client)
+	if err != nil {
 		return err
 	}
+	closed := pinning.ClosedLoopOf(w)
+	r.Closed, r.Void = &closed, append(r.Void, w.Void...)
 	r.Seconds = time.Since(begun).Seconds()
 	after, err := b.counters(ctx, servers)
 	if err != nil {
@@ -91,7 +90,7 @@ func (b *bench) runServers(ctx context.Context, m pinning.Mode, selector string,
 // count adds the counters of the servers to a run. The run is void if a server
 // was started again, if one server had nearly all of the load, or if the quota
 // is not that of the mode.
-func (b *bench) count(m pinning.Mode, before, after []podCounters, r *pinning.Run) {
+func (b *pods) count(m pinning.Mode, before, after []podCounters, r *pinning.Run) {
 	if len(before) != replicas || len(after) != replicas {
 		return // their image has no shell
 	}
@@ -120,7 +119,7 @@ func (b *bench) count(m pinning.Mode, before, after []podCounters, r *pinning.Ru
 }
 
 // replicas returns the pods of the Deployment, ordered by their names.
-func (b *bench) replicas(ctx context.Context, selector string) ([]replica, error) {
+func (b *pods) replicas(ctx context.Context, selector string) ([]replica, error) {
 	var pods struct {
 		Items []struct{ Metadata struct{ Name, UID string } }
 	}
@@ -138,8 +137,8 @@ func (b *bench) replicas(ctx context.Context, selector string) ([]replica, error
 	return all, nil
 }
 
-func (b *bench) url() string {
-	return "http://" + net.JoinHostPort(b.node.Address, strconv.Itoa(b.NodePort)) + "/"
+func (b *pods) url() string {
+	return "http://" + net.JoinHostPort(b.node.Address, strconv.Itoa(b.Pods.NodePort)) + "/"
 }
 
 // answerPatience is the longest time from the start of the servers until the
@@ -150,7 +149,7 @@ const answerPatience = 30 * time.Second
 // connections lead to both. kube-proxy may learn of the second endpoint up to a
 // second after the first. If wrk opened its connections in that second, they
 // would all stay at the first server.
-func (b *bench) awaitBoth(ctx context.Context, servers []replica) error {
+func (b *pods) awaitBoth(ctx context.Context, servers []replica) error {
 	if err := b.awaitEndpoints(ctx); err != nil {
 		return err
 	}
@@ -177,7 +176,7 @@ func (b *bench) awaitBoth(ctx context.Context, servers []replica) error {
 // checkBoth returns an error if one of forty new connections gets no page, or
 // if one server accepts fewer than four of them. If kube-proxy knows both
 // servers and chooses at random, fewer than one check in a million fails.
-func (b *bench) checkBoth(ctx context.Context, client *http.Client, servers []replica) error {
+func (b *pods) checkBoth(ctx context.Context, client *http.Client, servers []replica) error {
 	const tries, fewest = 40, 4
 	before, err := b.counters(ctx, servers)
 	if err != nil {
@@ -201,7 +200,7 @@ func (b *bench) checkBoth(ctx context.Context, client *http.Client, servers []re
 }
 
 // awaitEndpoints waits until the Service has an endpoint for each server.
-func (b *bench) awaitEndpoints(ctx context.Context) error {
+func (b *pods) awaitEndpoints(ctx context.Context) error {
 	for deadline := time.Now().Add(b.patience); ; {
 		var list struct {
 			Items []struct {
@@ -249,22 +248,6 @@ func get(ctx context.Context, client *http.Client, url string) error {
 	return nil
 }
 
-// closedLoop sends the published load.
-func (b *bench) closedLoop(ctx context.Context, r *pinning.Run) error {
-	c := wrk.Config{URL: b.url(), Threads: threads, Connections: connections, Duration: b.Duration}
-	out, err := b.Await(ctx, testbed.Child{Name: "wrk", Argv: append([]string{b.wrk}, c.Args()...), CPUs: b.Place.Client})
-	if err != nil {
-		return err
-	}
-	w, err := wrk.Parse(string(out))
-	if err != nil {
-		return err
-	}
-	closed := pinning.ClosedLoopOf(w)
-	r.Closed, r.Void = &closed, append(r.Void, w.Void...)
-	return nil
-}
-
 // podCounters are counters that a server's container reads about itself.
 type podCounters struct {
 	group    jobs.GroupCounters
@@ -283,7 +266,7 @@ grep Tcp: /proc/net/snmp`
 
 // counters reads the counters of all servers. If their image has no shell, it
 // returns nothing.
-func (b *bench) counters(ctx context.Context, servers []replica) ([]podCounters, error) {
+func (b *pods) counters(ctx context.Context, servers []replica) ([]podCounters, error) {
 	if b.blind {
 		return nil, nil
 	}

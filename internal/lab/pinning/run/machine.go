@@ -15,56 +15,23 @@ import (
 	"tenon.sh/tenon/internal/lab/meter"
 	"tenon.sh/tenon/internal/lab/pi"
 	"tenon.sh/tenon/internal/lab/pinning"
-	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/lab/work"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A cell is one part in one mode.
-type cell struct {
-	part string
-	mode pinning.Mode
-}
-
-func (c cell) String() string { return c.part + " " + string(c.mode) }
-
-// A bench is the experiment after its set-up.
-type bench struct {
-	Config
-	*testbed.Site
+// machine is the experiment on this machine, after its set-up.
+type machine struct {
+	bench
 	division
-	cells    []cell
-	wrk      string // path of wrk
-	servers  []work.NGINX
-	versions map[string]string
-	rate     float64 // requests per second of the open loop on each server
+	servers []work.NGINX
+	rate    float64 // requests per second of the open loop on each server
 }
 
-// Run runs the experiment. When it returns, even with an error, no process and
-// no cgroup of the experiment is left. If it returns both an Outcome and an
-// error, the Outcome has the runs that had ended before the error.
-func Run(ctx context.Context, c Config) (harness.Outcome, error) {
-	c, err := c.OrDefaults()
-	if err != nil {
-		return harness.Outcome{}, err
-	}
-	b, err := newBench(ctx, c)
-	if err != nil {
-		return harness.Outcome{}, testbed.InterruptError(ctx, err)
-	}
-	return (&harness.Series[cell, pinning.Run]{
-		Site: b.Site, Cells: b.cells, Blocks: b.Blocks, Most: b.MaxTime, First: b.Work + 2*b.Duration,
-		Calibrate: b.calibrate, Run: b.run, Tell: tell, Open: pinning.Open,
-		Save:    func(r pinning.Run) error { return pinning.AddRun(b.Out, r) },
-		Void:    func(r pinning.Run) []string { return r.Void },
-		Decides: pinning.Decides,
-	}).Conduct(ctx)
-}
-
-func newBench(ctx context.Context, c Config) (_ *bench, err error) {
-	b := &bench{Config: c, versions: map[string]string{}}
+// enterMachine prepares the experiment on this machine.
+func enterMachine(ctx context.Context, c Config) (_ site, err error) {
+	b := &machine{bench: bench{Config: c, versions: map[string]string{}}}
 	if b.Site, err = testbed.Enter(ctx, c.Setting); err != nil {
 		return nil, err
 	}
@@ -76,31 +43,26 @@ func newBench(ctx context.Context, c Config) (_ *bench, err error) {
 	if b.division, err = c.divide(b.Topology, b.Place.Tested); err != nil {
 		return nil, err
 	}
+	b.bench.refused = b.division.refused
 	if b.each == 0 {
 		b.Parts = slices.DeleteFunc(slices.Clone(b.Parts), func(p string) bool { return p == pinning.NGINX })
 	}
 	if slices.Contains(b.Parts, pinning.NGINX) {
-		if err := b.prepareServers(ctx); err != nil {
-			return nil, err
-		}
+		err = b.prepareServers(ctx)
 	}
-	for _, p := range b.Parts {
-		n, limit, all := b.pieces(p)
-		for _, m := range b.Modes {
-			c := cell{p, m}
-			if why := whyUseless(m, b.Topology, all, n, limit); why != "" {
-				b.refused = append(b.refused, fmt.Sprintf("%v: %s", c, why))
-				continue
-			}
-			b.cells = append(b.cells, c)
-		}
-	}
-	return b, nil
+	return b, err
+}
+
+func (b *machine) length() time.Duration { return b.Work + 2*b.Duration }
+
+func (b *machine) refuse(c cell) string {
+	n, limit, all := b.pieces(c.part)
+	return whyUseless(c.mode, b.Topology, all, n, limit)
 }
 
 // pieces returns the number of pieces of work of a part, the CPU limit of each
 // piece, and the CPUs that the pieces may use.
-func (b *bench) pieces(part string) (n, limit int, all unit.CPUSet) {
+func (b *machine) pieces(part string) (n, limit int, all unit.CPUSet) {
 	if part == pinning.NGINX {
 		return b.division.servers, b.each, b.service
 	}
@@ -109,101 +71,79 @@ func (b *bench) pieces(part string) (n, limit int, all unit.CPUSet) {
 
 // calibrate chooses the number of rounds of the job, and the rate of the open
 // loop.
-func (b *bench) calibrate(ctx context.Context, caveats []string) (report.Headed, []string, error) {
-	var lines []string
+func (b *machine) calibrate(ctx context.Context) (lines []string, err error) {
 	if slices.Contains(b.Parts, pinning.Pi) && b.Rounds == 0 {
 		b.Status.Now("calibrating: the job alone")
 		b.Rounds = 1
-		r, err := b.run(ctx, cell{pinning.Pi, pinning.SharedFree}, 0, 0)
-		if err != nil {
-			return nil, nil, err
+		var r pinning.Run
+		if err := b.measure(ctx, cell{pinning.Pi, pinning.SharedFree}, &r); err != nil {
+			return nil, err
 		}
 		b.Rounds = max(int(b.Work.Seconds()/r.CPU), 1)
 		lines = append(lines, fmt.Sprintf("one round of %d digits with %d threads needs %.2f s of CPU time: %d rounds", b.Digits, b.Threads, r.CPU, b.Rounds))
 	}
 	if slices.Contains(b.Parts, pinning.NGINX) && len(b.pollers) > 0 {
 		b.Status.Now("calibrating: the capacity of the servers")
-		r, err := b.run(ctx, cell{pinning.NGINX, pinning.Shared}, 0, 0)
-		if err != nil {
-			return nil, nil, err
+		var r pinning.Run
+		if err := b.measure(ctx, cell{pinning.NGINX, pinning.Shared}, &r); err != nil {
+			return nil, err
 		}
 		const share = 0.6 // of the capacity
 		b.rate = max(share*r.Closed.Rate/float64(len(b.servers)), 1)
 		lines = append(lines, fmt.Sprintf("the servers answer %.0f requests/s in mode shared; the open loop offers %.0f %% of that", r.Closed.Rate, 100*share))
 	}
-	return b.experiment(caveats), lines, nil
+	return lines, nil
 }
 
-func (b *bench) experiment(caveats []string) *pinning.Experiment {
-	machine := testbed.Describe(b.FS, b.Topology, b.Host.Capabilities(), b.Tree.Version())
-	machine.Mechanisms = nil
-	e := &pinning.Experiment{
-		Header: b.Header(pinning.Kind, b.Modes, b.Blocks), Parts: b.Parts, Limit: b.limit,
-		Threads: b.Threads, Digits: b.Digits, Rounds: b.Rounds,
-	}
-	e.Refused, e.Machine, e.Versions = b.refused, machine, b.versions
-	e.Caveats = append(caveats, "the lab itself runs on the tested CPUs, and reads the counters five times a second")
+func (b *machine) describe(e *pinning.Experiment) {
+	e.Limit, e.Machine = b.limit, testbed.Describe(b.FS, b.Topology, b.Host.Capabilities(), b.Tree.Version())
+	e.Machine.Mechanisms = nil
+	e.Caveats = append(e.Caveats, "the lab itself runs on the tested CPUs, and reads the counters five times a second")
 	if len(b.servers) > 0 {
 		e.ClientCPUs = b.client
 		e.Servers, e.ServerLimit, e.Rate = len(b.servers), b.each, b.rate*float64(len(b.servers))
-		e.Caveats = append(e.Caveats, "the closed loop waits for answers before it asks again: its average follows from its requests per second")
 	}
-	return e
 }
 
-func tell(r pinning.Run) string {
-	if r.Closed != nil {
-		return fmt.Sprintf("%8.0f requests/s  average %6.0f µs", r.Closed.Rate, r.Closed.Mean)
-	}
-	return fmt.Sprintf("%6.2f s  %6.2f CPU-s", r.Seconds, r.CPU)
-}
-
-// run measures one cell.
-func (b *bench) run(ctx context.Context, c cell, index, block int) (r pinning.Run, err error) {
-	r = pinning.Run{Index: index, Block: block, Part: c.part, Mode: c.mode, Started: time.Now()}
-	defer func() {
-		if err = errors.Join(err, testbed.Clear(b.Root, b.Host, b.Tree)); err != nil {
-			err = fmt.Errorf("%v: %w", c, err)
-		}
-	}()
+// measure measures one cell.
+func (b *machine) measure(ctx context.Context, c cell, r *pinning.Run) (err error) {
+	defer func() { err = errors.Join(err, testbed.Clear(b.Root, b.Host, b.Tree)) }()
 	n, limit, all := b.pieces(c.part)
 	list := seats(c.mode, b.Topology, all, n, limit)
 	for _, s := range list {
 		r.CPUs = r.CPUs.Union(s.cpus)
 	}
 	if err := b.build(list); err != nil {
-		return r, err
+		return err
 	}
 	if c.mode == pinning.StaticBurst {
-		stop, err := b.pools(ctx, list, limit, &r)
+		stop, err := b.pools(ctx, list, limit, r)
 		if err != nil {
-			return r, err
+			return err
 		}
 		defer stop()
 	}
 	if c.mode == pinning.SharedWarm {
 		stop, err := b.spin(all)
 		if err != nil {
-			return r, err
+			return err
 		}
 		defer stop()
 	}
 	if c.part == pinning.Pi {
-		err = b.runPi(ctx, list[0], &r)
-	} else {
-		err = b.runNGINX(ctx, list, &r)
+		return b.runPi(ctx, list[0], r)
 	}
-	return r, err
+	return b.runNGINX(ctx, list, r)
 }
 
-func (b *bench) work() node.CgroupPath      { return b.Root.Join("work") }
-func (b *bench) seat(i int) node.CgroupPath { return b.work().Join("seat-" + strconv.Itoa(i)) }
-func (b *bench) spinner() node.CgroupPath   { return b.Root.Join("spinner") }
-func (b *bench) meter() *meter.Meter        { return &meter.Meter{FS: b.FS, Tree: b.Tree} }
-func quotaOf(m unit.MilliCPU) time.Duration { return time.Duration(m) * node.DefaultPeriod / 1000 }
+func (b *machine) work() node.CgroupPath      { return b.Root.Join("work") }
+func (b *machine) seat(i int) node.CgroupPath { return b.work().Join("seat-" + strconv.Itoa(i)) }
+func (b *machine) spinner() node.CgroupPath   { return b.Root.Join("spinner") }
+func (b *machine) meter() *meter.Meter        { return &meter.Meter{FS: b.FS, Tree: b.Tree} }
+func quotaOf(m unit.MilliCPU) time.Duration   { return time.Duration(m) * node.DefaultPeriod / 1000 }
 
 // build makes the cgroups of the seats.
-func (b *bench) build(list []seat) error {
+func (b *machine) build(list []seat) error {
 	for _, p := range []node.CgroupPath{b.Root, b.work()} {
 		if err := b.Host.MakeGroup(p); err != nil {
 			return err
@@ -232,7 +172,7 @@ func (b *bench) build(list []seat) error {
 // pools runs Tenon's loop, which gives each seat a pool of its own. The
 // returned function ends the loop. It also writes the last CPUs of the pools,
 // and any errors, into the run.
-func (b *bench) pools(ctx context.Context, list []seat, limit int, r *pinning.Run) (stop func(), err error) {
+func (b *machine) pools(ctx context.Context, list []seat, limit int, r *pinning.Run) (stop func(), err error) {
 	groups := make([]node.CgroupPath, len(list))
 	for i := range list {
 		groups[i] = b.seat(i)
@@ -259,7 +199,7 @@ func (b *bench) pools(ctx context.Context, list []seat, limit int, r *pinning.Ru
 }
 
 // spin keeps CPUs awake at the lowest priority.
-func (b *bench) spin(cpus unit.CPUSet) (stop func(), err error) {
+func (b *machine) spin(cpus unit.CPUSet) (stop func(), err error) {
 	if err := b.Host.MakeGroup(b.spinner()); err != nil {
 		return nil, err
 	}
@@ -277,7 +217,7 @@ func (b *bench) spin(cpus unit.CPUSet) (stop func(), err error) {
 }
 
 // runPi runs the job and reads its counters.
-func (b *bench) runPi(ctx context.Context, s seat, r *pinning.Run) error {
+func (b *machine) runPi(ctx context.Context, s seat, r *pinning.Run) error {
 	m := b.meter()
 	m.Group = b.seat(0)
 	defer m.Close()
@@ -311,7 +251,7 @@ func (b *bench) runPi(ctx context.Context, s seat, r *pinning.Run) error {
 
 // meterDuring calls a function (do). It reads the meters before the call,
 // during it, and after it.
-func (b *bench) meterDuring(ctx context.Context, meters []*meter.Meter, do func(context.Context) error) (from, to []meter.Reading, err error) {
+func (b *machine) meterDuring(ctx context.Context, meters []*meter.Meter, do func(context.Context) error) (from, to []meter.Reading, err error) {
 	readAll := func() (list []meter.Reading, err error) {
 		for _, m := range meters {
 			r, err := m.Read()
@@ -370,7 +310,7 @@ func fill(r *pinning.Run, from, to []meter.Reading) {
 
 // watch starts to watch the tested CPUs. The returned function gives the
 // reasons why other work since then makes the run void.
-func (b *bench) watch() (func() ([]string, error), error) {
+func (b *machine) watch() (func() ([]string, error), error) {
 	read := func() (harness.Reading, error) {
 		s := harness.Sampler{Tree: b.Tree, FS: b.FS, Tested: b.Place.Tested, Service: b.work(), Recording: harness.Recording{NoPSI: true}}
 		return s.Reading()
