@@ -115,6 +115,25 @@ func (n nodeObject) takesPods() string {
 	return ""
 }
 
+// Enter prepares a site that only sends load, and a namespace for the pods of an
+// experiment of the given kind. Closing the site removes the objects. It first
+// removes those of a lab that was killed: they would count as pods of others.
+func Enter(ctx context.Context, c testbed.Setting, kubeContext string, space kubectl.Space) (site *testbed.Site, _ *kubectl.Space, err error) {
+	if space.Client, err = kubectl.Find(kubeContext, space.Namespace); err != nil {
+		return nil, nil, err
+	}
+	if site, err = testbed.Away(c); err != nil {
+		return nil, nil, err
+	}
+	space.Tell = site.Status.Now
+	site.Undo = append(site.Undo, space.Leave)
+	site.Status.Now("looking at the cluster")
+	if err = space.Enter(ctx); err != nil {
+		return nil, nil, errors.Join(err, site.Close())
+	}
+	return site, &space, nil
+}
+
 // Find returns the nodes with the given names. Without names, it returns all
 // nodes that take ordinary pods. It must be called while no pod of the
 // experiment is on these nodes.
@@ -128,10 +147,6 @@ func Find(ctx context.Context, k kubectl.Client, names []string) (found []Node, 
 			return nil, fmt.Errorf("--node %s: the cluster has no such node", name)
 		}
 	}
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return nil, fmt.Errorf("find out which node is this machine: %w", err)
-	}
 	var unfit []string
 	for _, n := range all.Items {
 		named := slices.Contains(names, n.Metadata.Name)
@@ -142,7 +157,10 @@ func Find(ctx context.Context, k kubectl.Client, names []string) (found []Node, 
 			unfit = append(unfit, n.Metadata.Name+": "+why)
 			continue
 		}
-		t, err := describe(ctx, k, n, strings.TrimSpace(string(boot)))
+		t, err := n.node()
+		if err == nil {
+			err = t.addRoom(ctx, k, n)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("node %s: %w", n.Metadata.Name, err)
 		}
@@ -154,26 +172,51 @@ func Find(ctx context.Context, k kubectl.Client, names []string) (found []Node, 
 	return found, nil
 }
 
-func describe(ctx context.Context, k kubectl.Client, n nodeObject, boot string) (Node, error) {
-	info := n.Status.NodeInfo
-	t := Node{
-		Name: n.Metadata.Name, Here: boot != "" && boot == info.BootID,
-		Kernel: info.KernelVersion, OS: info.OSImage, Kubelet: info.KubeletVersion, Runtime: info.ContainerRuntimeVersion,
+// Named returns the node with a name, without what is free there and without the
+// policy of its kubelet. So it needs no right to read pods.
+func Named(ctx context.Context, k kubectl.Client, name string) (Node, error) {
+	var n nodeObject
+	if err := k.Get(ctx, &n, "node", name); err != nil {
+		return Node{}, err
 	}
+	t, err := n.node()
+	switch {
+	case err != nil:
+		return t, fmt.Errorf("node %s: %w", name, err)
+	case t.CPUs < 1:
+		return t, fmt.Errorf("node %s has the CPU capacity %q: want at least one CPU", name, n.Status.Capacity["cpu"])
+	}
+	return t, nil
+}
+
+// node describes a node.
+func (n nodeObject) node() (Node, error) {
+	info := n.Status.NodeInfo
+	t := Node{Name: n.Metadata.Name, Kernel: info.KernelVersion, OS: info.OSImage, Kubelet: info.KubeletVersion, Runtime: info.ContainerRuntimeVersion}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return t, fmt.Errorf("find out whether it is this machine: %w", err)
+	}
+	t.Here = len(boot) > 0 && strings.TrimSpace(string(boot)) == info.BootID
 	for _, a := range n.Status.Addresses {
 		if a.Type == "InternalIP" && t.Address == "" {
 			t.Address = a.Address
 		}
 	}
-	has, err := amountsOf(n.Status.Allocatable, unit.Down)
-	whole, err2 := amountsOf(n.Status.Capacity, unit.Down)
-	if err := errors.Join(err, err2); err != nil {
-		return t, err
-	}
+	whole, err := amountsOf(n.Status.Capacity, unit.Down)
 	t.CPUs, t.Memory = int(whole.CPU/1000), whole.Memory
+	return t, err
+}
+
+// addRoom adds what is free on a node, and the policy of its kubelet.
+func (t *Node) addRoom(ctx context.Context, k kubectl.Client, n nodeObject) error {
+	has, err := amountsOf(n.Status.Allocatable, unit.Down)
+	if err != nil {
+		return err
+	}
 	used, err := usedByOthers(ctx, k, t.Name)
 	if err != nil {
-		return t, err
+		return err
 	}
 	t.Free = has.minus(used)
 	var config struct {
@@ -185,7 +228,7 @@ func describe(ctx context.Context, k kubectl.Client, n nodeObject, boot string) 
 	if k.Raw(ctx, &config, "/api/v1/nodes/"+t.Name+"/proxy/configz") == nil {
 		t.Policy = config.KubeletConfig.CPUManagerPolicy
 	}
-	return t, nil
+	return nil
 }
 
 // usedByOthers returns the sum of the requests of all pods of a node. It is

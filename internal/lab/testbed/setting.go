@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -61,9 +62,7 @@ func (s Setting) OrDefaults(fault func(format string, args ...any)) Setting {
 	if s.Notices == nil {
 		s.Notices = io.Discard
 	}
-	if s.Root == "" {
-		s.Root = Root
-	}
+	s.Root = cmp.Or(s.Root, Root)
 	if s.Agent != "" {
 		if _, err := exec.LookPath(s.Agent); err != nil {
 			fault("--agent: %w", err)

@@ -4,11 +4,11 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +18,7 @@ import (
 	"tenon.sh/tenon/internal/lab/colocation/run"
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/kubectl"
+	"tenon.sh/tenon/internal/lab/nodes"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/unit"
@@ -110,16 +111,12 @@ func Run(ctx context.Context, c run.Config, k Kubernetes) (harness.Outcome, erro
 func setCluster(ctx context.Context, c run.Config, k Kubernetes) (_ *environment, err error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if k.Input == "" {
-		k.Input = c.Input
-	}
+	k.Input = cmp.Or(k.Input, c.Input)
 	k, c.Input = k.orDefaults(fault), ""
 	if len(c.Modes) == 0 {
 		c.Modes = Modes
 	}
-	if c.Port == 0 {
-		c.Port = clusterPort
-	}
+	c.Port = cmp.Or(c.Port, clusterPort)
 	if c.Client == harness.ClientWrk {
 		fault("--client %s: on a cluster only the lab's own client can be used, because it measures from the time at which a request is due", harness.ClientWrk)
 	}
@@ -163,45 +160,15 @@ func (b *environment) findNode(ctx context.Context) error {
 		}
 		name = reports.Items[0].Metadata.Name
 	}
-	var n struct {
-		Status struct {
-			Addresses []struct{ Type, Address string }
-			NodeInfo  struct {
-				BootID, KernelVersion, OSImage, ContainerRuntimeVersion, KubeletVersion string
-			}
-			Capacity map[string]string
-		}
-	}
-	if err := b.kubectl.Get(ctx, &n, "node", name); err != nil {
+	n, err := nodes.Named(ctx, b.kubectl, name)
+	if err != nil {
 		return err
 	}
-	info := n.Status.NodeInfo
-	whole, is := unit.ParseQuantity(n.Status.Capacity["cpu"], 1, unit.Down)
-	if !is || whole < 1 {
-		return fmt.Errorf("node %s has the CPU capacity %q: want at least one CPU", name, n.Status.Capacity["cpu"])
-	}
-	cpus := int(whole)
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return fmt.Errorf("find out whether node %s is this machine: %w", name, err)
-	}
-	b.node = testedNode{
-		name: name, here: len(boot) > 0 && strings.TrimSpace(string(boot)) == info.BootID,
-		machine: report.Machine{Kernel: info.KernelVersion, OS: info.OSImage, CPUs: cpus},
-	}
-	for _, a := range n.Status.Addresses {
-		if a.Type == "InternalIP" && b.node.address == "" {
-			b.node.address = net.JoinHostPort(a.Address, strconv.Itoa(b.Port))
-		}
-	}
-	if b.node.address == "" {
+	if n.Address == "" {
 		return fmt.Errorf("node %s has no internal address", name)
 	}
-	if b.node.here {
-		b.node.machine = testbed.ThisMachine(b.FS)
-		b.node.machine.CPUs = cpus
-	}
-	b.versions["kubelet"], b.versions["container runtime"] = info.KubeletVersion, info.ContainerRuntimeVersion
+	b.node = testedNode{name: name, here: n.Here, machine: n.Machine(b.FS), address: net.JoinHostPort(n.Address, strconv.Itoa(b.Port))}
+	b.versions["kubelet"], b.versions["container runtime"] = n.Kubelet, n.Runtime
 	r, err := b.nodeReport(ctx)
 	if err != nil {
 		return fmt.Errorf("node %s has no report of tenond: %w", name, err)

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -79,34 +80,24 @@ func (c Config) WithDefaults() (Config, error) {
 	if c.Blocks == 0 && !c.UntilResolved {
 		c.Blocks = harness.LeastBlocks()
 	}
-	if c.Duration == 0 {
-		c.Duration = 10 * time.Second
-	}
+	c.Duration = cmp.Or(c.Duration, 10*time.Second)
 	if c.Duration < time.Second {
 		fault("--duration %v: want 1s or more", c.Duration)
 	}
 	if c.MaxTime < 0 {
 		fault("--max-time %v: want 0 or more", c.MaxTime)
 	}
-	if c.Margin == 0 {
-		c.Margin = 1.03
-	}
+	c.Margin = cmp.Or(c.Margin, 1.03)
 	if !(c.Margin > 1 && c.Margin < 10) {
 		fault("--margin %v: want a ratio above 1, such as 1.03", c.Margin)
 	}
-	if c.LoadPercent == 0 {
-		c.LoadPercent = 30
-	}
+	c.LoadPercent = cmp.Or(c.LoadPercent, 30)
 	if !(c.LoadPercent > 0 && c.LoadPercent <= 90) {
 		fault("--load %v: want more than 0 and at most 90 percent", c.LoadPercent)
 	}
-	if c.StealPercent == 0 {
-		c.StealPercent = 1
-	}
+	c.StealPercent = cmp.Or(c.StealPercent, 1)
 	testbed.CheckVoidPercent("--max-steal", c.StealPercent, fault)
-	if c.Client == "" {
-		c.Client = harness.ClientTenon
-	}
+	c.Client = cmp.Or(c.Client, harness.ClientTenon)
 	if c.Client != harness.ClientTenon && c.Client != harness.ClientWrk {
 		fault("--client %q: want %s or %s", c.Client, harness.ClientTenon, harness.ClientWrk)
 	}
@@ -122,9 +113,7 @@ func (c Config) WithDefaults() (Config, error) {
 	if c.Port < 0 || c.Port > 65535 {
 		fault("--port %d: want 1 to 65535", c.Port)
 	}
-	if c.CacheDir == "" {
-		c.CacheDir = work.CacheDir()
-	}
+	c.CacheDir = cmp.Or(c.CacheDir, work.CacheDir())
 	c.NoClient = c.NoClient || c.Workloads.Self()
 	c.Setting = c.Setting.OrDefaults(fault)
 	if c.Input != "" {

@@ -64,27 +64,16 @@ func newBench(ctx context.Context, c Config) (_ *bench, err error) {
 		return nil, err
 	}
 	b := &bench{Config: c, lead: leadOf(1)}
-	client, err := kubectl.Find(c.Context, c.Namespace)
+	b.Site, b.kubectl, err = nodes.Enter(ctx, c.Setting, c.Context, kubectl.Space{Namespace: c.Namespace, Experiment: labWord, Objects: "jobs"})
 	if err != nil {
 		return nil, err
 	}
-	if b.Site, err = testbed.Away(c.Setting); err != nil {
-		return nil, err
-	}
-	b.kubectl = &kubectl.Space{Client: client, Namespace: c.Namespace, Experiment: labWord, Objects: "jobs", Tell: b.Status.Now}
 	b.Place = testbed.Placement{} // the lab measures no CPU of this machine
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.Close())
 		}
 	}()
-	b.Undo = append(b.Undo, b.kubectl.Leave)
-	// First remove the pods of a lab that was killed. Otherwise they would
-	// count as pods of other users.
-	if err := b.kubectl.Enter(ctx); err != nil {
-		return nil, err
-	}
-	b.Status.Now("looking at the cluster")
 	if b.nodes, err = nodes.Find(ctx, b.kubectl.Client, c.Nodes); err != nil {
 		return nil, err
 	}

@@ -56,9 +56,7 @@ func (c Config) withDefaults() (Config, error) {
 	if !c.CPUs.Empty() {
 		fault("--cpus %v: on a cluster the kubelet decides which CPUs pods may use", c.CPUs)
 	}
-	if c.Work == 0 {
-		c.Work = 5 * time.Second
-	}
+	c.Work = cmp.Or(c.Work, 5*time.Second)
 	if len(c.Argv) > 0 && c.Input != "" {
 		fault("--input belongs to the lab's own job, and a command was given")
 	}

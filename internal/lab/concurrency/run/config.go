@@ -4,6 +4,7 @@
 package run
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -90,9 +91,7 @@ const (
 func (c Config) OrDefaults() (Config, error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if c.Preset == "" {
-		c.Preset = Quick
-	}
+	c.Preset = cmp.Or(c.Preset, Quick)
 	if _, known := presets[c.Preset]; !known {
 		fault("--preset %q: want one of %s", c.Preset, strings.Join(Presets(), ", "))
 	}
@@ -160,56 +159,36 @@ func (c Config) times(fault func(string, ...any)) Config {
 		}
 		c.Fill, c.Blocks = Wave, 1
 	}
-	if c.Fill == "" {
-		c.Fill = Steady
-	}
+	c.Fill = cmp.Or(c.Fill, Steady)
 	if c.Fill != Steady && c.Fill != Wave && c.Fill != Window {
 		fault("--fill %q: want %s, %s or %s", c.Fill, Steady, Wave, Window)
 	}
 	if c.Fill == Window && len(c.Argv) > 0 {
 		fault("--fill %s counts the frames of the lab's own job, and a command was given", Window)
 	}
-	if c.Blocks == 0 {
-		c.Blocks = 4
-	}
+	c.Blocks = cmp.Or(c.Blocks, 4)
 	if c.Blocks < 0 {
 		fault("--blocks %d: want 1 or more", c.Blocks)
 	}
-	if c.Window == 0 {
-		c.Window = 2 * time.Second
-	}
+	c.Window = cmp.Or(c.Window, 2*time.Second)
 	if c.Window < minWindow || c.Window > time.Hour {
 		fault("--window %v: want %v to 1h", c.Window, minWindow)
 	}
-	if c.Warmup == 0 {
-		c.Warmup = 800 * time.Millisecond
-	}
+	c.Warmup = cmp.Or(c.Warmup, 800*time.Millisecond)
 	if c.Warmup < 0 || c.Warmup > time.Hour {
 		fault("--warmup %v: want more than 0 and at most 1h", c.Warmup)
 	}
-	if c.MaxTime == 0 {
-		c.MaxTime = 9*time.Minute + 30*time.Second
-	}
+	c.MaxTime = cmp.Or(c.MaxTime, 9*time.Minute+30*time.Second)
 	if c.MaxTime < 0 {
 		fault("--max-time %v: want more than 0", c.MaxTime)
 	}
-	if c.Work == 0 {
-		c.Work = 500 * time.Millisecond
-	}
-	if c.BurstMax == 0 {
-		c.BurstMax = unit.CPUs(8)
-	}
-	if c.StealPercent == 0 {
-		c.StealPercent = 1
-	}
-	if c.ForeignPercent == 0 {
-		c.ForeignPercent = 5
-	}
+	c.Work = cmp.Or(c.Work, 500*time.Millisecond)
+	c.BurstMax = cmp.Or(c.BurstMax, unit.CPUs(8))
+	c.StealPercent = cmp.Or(c.StealPercent, 1)
+	c.ForeignPercent = cmp.Or(c.ForeignPercent, 5)
 	testbed.CheckVoidPercent("--max-steal", c.StealPercent, fault)
 	testbed.CheckVoidPercent("--max-foreign", c.ForeignPercent, fault)
-	if c.CacheDir == "" {
-		c.CacheDir = work.CacheDir()
-	}
+	c.CacheDir = cmp.Or(c.CacheDir, work.CacheDir())
 	return c
 }
 

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -53,33 +54,21 @@ func (c Config) orDefaults() (Config, error) {
 	if c.Blocks < 0 {
 		fault("--blocks %d: want 1 or more", c.Blocks)
 	}
-	if c.Blocks == 0 {
-		c.Blocks = harness.LeastBlocks()
-	}
-	if c.Duration == 0 {
-		c.Duration = 6 * time.Second
-	}
+	c.Blocks = cmp.Or(c.Blocks, harness.LeastBlocks())
+	c.Duration = cmp.Or(c.Duration, 6*time.Second)
 	if c.Duration < time.Second {
 		fault("--duration %v: want 1s or more", c.Duration)
 	}
-	if c.Set == 0 {
-		c.Set = 256 << 20
-	}
+	c.Set = cmp.Or(c.Set, 256<<20)
 	if c.Set < minSet || c.Set > 1<<40 {
 		fault("--set %v: want 32Mi or more", c.Set)
 	}
-	if c.Rate == 0 {
-		c.Rate = 500
-	}
+	c.Rate = cmp.Or(c.Rate, 500)
 	if !(c.Rate > 0 && c.Rate <= 1e6) {
 		fault("--rate %v: want more than 0 requests per second", c.Rate)
 	}
-	if c.Data == "" {
-		c.Data = "/var/tmp"
-	}
-	if c.StealPercent == 0 {
-		c.StealPercent = 1
-	}
+	c.Data = cmp.Or(c.Data, "/var/tmp")
+	c.StealPercent = cmp.Or(c.StealPercent, 1)
 	testbed.CheckVoidPercent("--max-steal", c.StealPercent, fault)
 	if c.Port < 0 || c.Port > 65535 {
 		fault("--port %d: want 1 to 65535", c.Port)

@@ -11,7 +11,6 @@ import (
 	"tenon.sh/tenon/internal/lab/kubectl"
 	"tenon.sh/tenon/internal/lab/nodes"
 	"tenon.sh/tenon/internal/lab/pinning"
-	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/lab/textlayout"
 	"tenon.sh/tenon/internal/lab/work"
 	"tenon.sh/tenon/internal/model/unit"
@@ -36,32 +35,21 @@ type pods struct {
 // can be found before the first run.
 func enterPods(ctx context.Context, c Config) (_ site, err error) {
 	b := &pods{bench: bench{Config: c, versions: map[string]string{}}, patience: answerPatience}
-	client, err := kubectl.Find(c.Pods.Context, c.Pods.Namespace)
-	if err != nil {
-		return nil, err
-	}
 	if slices.Contains(c.Parts, pinning.NGINX) {
 		if b.wrk, err = work.WrkProgram.Find(); err != nil {
 			return nil, err
 		}
 	}
-	if b.Site, err = testbed.Away(c.Setting); err != nil {
+	b.Site, b.space, err = nodes.Enter(ctx, c.Setting, c.Pods.Context, kubectl.Space{Namespace: c.Pods.Namespace, Experiment: pinning.Kind, Objects: "deployments,services,configmaps,pods"})
+	if err != nil {
 		return nil, err
 	}
-	b.Place.Client = b.Place.Client.Union(b.Place.Lab) // wrk has all of them, as published
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.Close())
 		}
 	}()
-	b.space = &kubectl.Space{Client: client, Namespace: c.Pods.Namespace, Experiment: pinning.Kind, Objects: "deployments,services,configmaps,pods", Tell: b.Status.Now}
-	b.Undo = append(b.Undo, b.space.Leave)
-	b.Status.Now("looking at the cluster")
-	// First remove the pods of a lab that was killed. Otherwise they would
-	// count as pods of other users.
-	if err := b.space.Enter(ctx); err != nil {
-		return nil, err
-	}
+	b.Place.Client = b.Place.Client.Union(b.Place.Lab) // wrk has all of them, as published
 	b.refuseUnsuited()
 	return b, b.look(ctx)
 }

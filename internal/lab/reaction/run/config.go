@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -56,24 +57,16 @@ const (
 func (c Config) orDefaults() (Config, error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if c.Blocks == 0 {
-		c.Blocks = harness.LeastBlocks()
-	}
-	if c.Steps == 0 {
-		c.Steps = 500
-	}
-	if c.Contrast == 0 {
-		c.Contrast = max(c.Steps/10, 1)
-	}
+	c.Blocks = cmp.Or(c.Blocks, harness.LeastBlocks())
+	c.Steps = cmp.Or(c.Steps, 500)
+	c.Contrast = cmp.Or(c.Contrast, max(c.Steps/10, 1))
 	if c.Blocks < 0 || c.Steps < 0 || c.Contrast < 0 {
 		fault("--blocks %d --steps %d --contrast %d: want 1 or more", c.Blocks, c.Steps, c.Contrast)
 	} else {
 		// Each mode needs at least one step in each block.
 		c.Blocks = min(c.Blocks, c.Steps, c.Contrast)
 	}
-	if c.Step == 0 {
-		c.Step = 250 * time.Millisecond
-	}
+	c.Step = cmp.Or(c.Step, 250*time.Millisecond)
 	if c.Step < 20*time.Millisecond || c.Step > time.Minute {
 		fault("--step %v: want 20ms to 1m", c.Step)
 	}
@@ -86,13 +79,9 @@ func (c Config) orDefaults() (Config, error) {
 	if c.Objective < 0 {
 		fault("--objective %v: want 0 or more", c.Objective)
 	}
-	if c.StealPercent == 0 {
-		c.StealPercent = 1
-	}
+	c.StealPercent = cmp.Or(c.StealPercent, 1)
 	testbed.CheckVoidPercent("--max-steal", c.StealPercent, fault)
-	if c.lead == 0 {
-		c.lead = reactionLead
-	}
+	c.lead = cmp.Or(c.lead, reactionLead)
 	if c.Agent == "" {
 		fault("no tenond: the reaction experiment needs the program tenond")
 	}
