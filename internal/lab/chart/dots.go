@@ -24,13 +24,16 @@ type Scale struct {
 	Title  string // text alternative for screen readers
 	Label  string // under the axis
 	Format func(float64) string
-	Ends   func(e stat.Estimate) string // text at the end of a row
+	Ends   func(e stat.Estimate) string // text at the end of a row; nil: the value, by Format
 	Mark   []float64                    // lines across all rows, such as the baseline and the margin
 	Most   float64                      // larger values are drawn as arrows; 0: no limit
 }
 
 // Dots draws the strips below each other on a common log axis.
 func Dots(strips []Strip, s Scale) template.HTML {
+	if s.Ends == nil {
+		s.Ends = func(e stat.Estimate) string { return s.Format(e.Value) }
+	}
 	strips = slices.DeleteFunc(slices.Clone(strips), func(s Strip) bool { return len(s.Dots) == 0 })
 	lo, hi, ok := Range(s.extent(strips), true)
 	if !ok || len(strips) == 0 {

@@ -10,7 +10,6 @@ import (
 	"tenon.sh/tenon/internal/lab/chart"
 	"tenon.sh/tenon/internal/lab/page"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/lab/stat"
 	"tenon.sh/tenon/internal/lab/textlayout"
 )
 
@@ -121,26 +120,22 @@ func (c fullExperiment) skippedTexts() []string {
 // scheduler's trace.
 func (c fullExperiment) kernelQOSPlots(ev report.Evidence, r report.Result, common report.CommonPlots) []page.Plot {
 	strips := ev.RatioStrips(r.Order, report.Exclusive, report.RunDelay)
-	ratioEnds := report.RatioEnd
-	valueEnds := func(format func(float64) string) func(stat.Estimate) string {
-		return func(e stat.Estimate) string { return format(e.Value) }
-	}
 	share := func(v float64) string { return strings.TrimSpace(fmt.Sprintf("%.3g %%", 100*v)) }
 	const besideTitle = "Share of the service’s CPU time with batch work on the same core"
 	return []page.Plot{
 		common.P99Ratio,
 		{
 			Title: "Run-queue delay, ratio to exclusive within each block", Text: "The dashed line is “no change”.",
-			Picture: chart.Dots(strips, chart.Scale{Title: "Ratio of run-queue delay to exclusive by block", Label: "change of run-queue delay to exclusive", Format: report.ByChange, Ends: ratioEnds, Mark: []float64{1}, Most: 8}),
+			Picture: chart.Dots(strips, chart.Scale{Title: "Ratio of run-queue delay to exclusive by block", Label: "change of run-queue delay to exclusive", Format: report.ByChange, Ends: report.RatioEnd, Mark: []float64{1}, Most: 8}),
 		},
 		common.P99, common.Delay,
 		{
 			Title: "Wake-up delay P90 of each block", Text: "From being woken to running, of the service’s threads, from the kernel’s record of its scheduler.",
-			Picture: chart.Dots(ev.LevelStrips(r.Order, c.wakeP90()), chart.Scale{Title: "Wake-up delay P90 by block", Label: "wake-up delay, P90", Format: report.Microseconds, Ends: valueEnds(report.Microseconds)}),
+			Picture: chart.Dots(ev.LevelStrips(r.Order, c.wakeP90()), chart.Scale{Title: "Wake-up delay P90 by block", Label: "wake-up delay, P90", Format: report.Microseconds}),
 		},
 		{
 			Title: besideTitle, Text: "Runs in which there was none have no dot on this logarithmic axis.",
-			Picture: chart.Dots(ev.LevelStrips(r.Order, c.sharedCoreMetric()), chart.Scale{Title: besideTitle, Label: "share of the service’s CPU time", Format: share, Ends: valueEnds(share)}),
+			Picture: chart.Dots(ev.LevelStrips(r.Order, c.sharedCoreMetric()), chart.Scale{Title: besideTitle, Label: "share of the service’s CPU time", Format: share}),
 		},
 	}
 }

@@ -150,8 +150,7 @@ func (m memoryExperiment) plots(ev report.Evidence, r report.Result, common repo
 	ratios := common.P99Ratio
 	ratios.Text = fmt.Sprintf("The dashed lines are “no change” and the margin of %s.", report.Limit(r.Experiment.Margin))
 	level := func(title, text string, of report.Metric, format func(float64) string) page.Plot {
-		ends := func(e stat.Estimate) string { return format(e.Value) }
-		return page.Plot{Title: title, Text: text, Picture: chart.Dots(ev.LevelStrips(r.Order, of), chart.Scale{Title: title, Label: title, Format: format, Ends: ends})}
+		return page.Plot{Title: title, Text: text, Picture: chart.Dots(ev.LevelStrips(r.Order, of), chart.Scale{Title: title, Label: title, Format: format})}
 	}
 	return []page.Plot{
 		ratios, common.P99,

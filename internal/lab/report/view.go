@@ -185,7 +185,6 @@ func (a Analysis) plots() []page.Plot {
 	p99 := Percentiles["p99"]
 	ms := func(us float64) string { return fmt.Sprintf("%.3f ms", us/1e3) }
 	us := func(v float64) string { return fmt.Sprintf("%.3g µs", v) }
-	ratioEnds := RatioEnd
 	levelEnds := func(format func(float64) string) func(stat.Estimate) string {
 		return func(e stat.Estimate) string { return format(e.Value) }
 	}
@@ -198,12 +197,12 @@ func (a Analysis) plots() []page.Plot {
 		P99Ratio: page.Plot{
 			Title:   "P99, ratio to exclusive within each block",
 			Text:    tailText,
-			Picture: chart.Dots(ev.RatioStrips(r.Order, Exclusive, p99), chart.Scale{Title: "Ratio of P99 to exclusive by block", Label: "change of P99 to exclusive", Format: ByChange, Ends: ratioEnds, Mark: []float64{1, margin}, Most: 2}),
+			Picture: chart.Dots(ev.RatioStrips(r.Order, Exclusive, p99), chart.Scale{Title: "Ratio of P99 to exclusive by block", Label: "change of P99 to exclusive", Format: ByChange, Ends: RatioEnd, Mark: []float64{1, margin}, Most: 2}),
 		},
 		DelayRatio: page.Plot{
 			Title:   "Run-queue delay, ratio to exclusive-warm within each block",
 			Text:    "The dashed lines are “no change” and the limit of 10 %.",
-			Picture: chart.Dots(ev.RatioStrips(r.Order, ExclusiveWarm, RunDelay), chart.Scale{Title: "Ratio of run-queue delay to exclusive-warm by block", Label: "change of run-queue delay to exclusive-warm", Format: ByChange, Ends: ratioEnds, Mark: []float64{1, DelayMargin}, Most: 4}),
+			Picture: chart.Dots(ev.RatioStrips(r.Order, ExclusiveWarm, RunDelay), chart.Scale{Title: "Ratio of run-queue delay to exclusive-warm by block", Label: "change of run-queue delay to exclusive-warm", Format: ByChange, Ends: RatioEnd, Mark: []float64{1, DelayMargin}, Most: 4}),
 		},
 		P99: page.Plot{
 			Title:   "P99 of each block",
