@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"tenon.sh/tenon/internal/lab/concurrency"
 	"tenon.sh/tenon/internal/lab/concurrency/run"
 	"tenon.sh/tenon/internal/lab/harness"
-	"tenon.sh/tenon/internal/lab/jobs"
 	"tenon.sh/tenon/internal/lab/kubectl"
 	"tenon.sh/tenon/internal/lab/nodes"
 	"tenon.sh/tenon/internal/lab/report"
@@ -34,13 +32,6 @@ type bench struct {
 	refused []string
 }
 
-// A result is one measured cell.
-type result struct {
-	cell run.Cell
-	rows []jobs.Job
-	void []string
-}
-
 // Run runs the experiment. When it returns, even with an error, it has removed
 // its Jobs. If it made the namespace, it has removed that, too. Outcome and
 // error have the same meaning as those of [run.Run].
@@ -49,12 +40,9 @@ func Run(ctx context.Context, c Config) (harness.Outcome, error) {
 	if err != nil {
 		return harness.Outcome{}, testbed.InterruptError(ctx, err)
 	}
-	return (&harness.Series[run.Cell, result]{
-		Site: b.Site, Cells: b.runs, Blocks: b.Blocks, Most: b.MaxTime, InOrder: b.AsPublished,
-		First: b.lead + b.Work + 6*time.Second, Calibrate: b.calibrate, Run: b.run, Tell: tell, Open: concurrency.Open,
-		Save: func(r result) error { return concurrency.AddJobs(b.Out, r.rows) },
-		Void: func(r result) []string { return r.void },
-	}).Conduct(ctx)
+	s := b.Series(b.Site, b.runs, b.measure)
+	s.First, s.Calibrate = b.lead+b.Work+6*time.Second, b.calibrate
+	return s.Conduct(ctx)
 }
 
 // newBench prepares the experiment. Its error has every fault that can be found
@@ -118,13 +106,13 @@ func (b *bench) calibrate(ctx context.Context, caveats []string) (report.Headed,
 		b.Status.Now("calibrating: one job alone")
 		b.whole = firstFrames
 		r, err := b.measure(ctx, run.Reference, 0, 0)
-		if err == nil && len(r.void) > 0 {
-			err = errors.New(strings.Join(r.void, "; "))
+		if err == nil && len(r.Void) > 0 {
+			err = errors.New(strings.Join(r.Void, "; "))
 		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("a job alone: %w", err)
 		}
-		row := r.rows[0]
+		row := r.Rows[0]
 		cost, known := row.Extra.CPUSeconds.Value()
 		if !known {
 			cost = row.Duration().Seconds()
@@ -171,34 +159,4 @@ func (b *bench) experiment(caveats []string) *concurrency.Experiment {
 	e.Refused, e.Machine, e.Caveats = b.refused, machine, caveats
 	e.Versions = map[string]string{"kubelet": first.Kubelet, "container runtime": first.Runtime, "image": b.Image}
 	return e
-}
-
-func (b *bench) run(ctx context.Context, cell run.Cell, index, block int) (result, error) {
-	r, err := b.measure(ctx, cell, index, block)
-	if err != nil {
-		return r, fmt.Errorf("cell %v: %w", cell, err)
-	}
-	return r, nil
-}
-
-func tell(r result) string {
-	if len(r.rows) == 0 {
-		return ""
-	}
-	seconds, cost, on := 0.0, 0.0, map[string]int{}
-	for _, j := range r.rows {
-		seconds += j.Seconds() / float64(len(r.rows))
-		s, _ := j.CPUSeconds()
-		cost += s / float64(len(r.rows))
-		on[j.Host]++
-	}
-	text := fmt.Sprintf("%7.2f s a job, %6s CPU-s", seconds, report.FormatNumber(report.Number(cost), 2))
-	if len(on) > 1 {
-		var each []string
-		for _, n := range slices.Sorted(maps.Keys(on)) {
-			each = append(each, fmt.Sprintf("%d on %s", on[n], n))
-		}
-		text += ", " + strings.Join(each, ", ")
-	}
-	return text
 }

@@ -235,10 +235,10 @@ func TestAWaveBecomesRowsThatAnImportReadsBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.rows) != 2 || len(r.void) != 1 || r.void[0] != "job 1: its log has no end: it was killed (OOMKilled)" {
-		t.Fatalf("%d rows, void %q", len(r.rows), r.void)
+	if len(r.Rows) != 2 || len(r.Void) != 1 || r.Void[0] != "job 1: its log has no end: it was killed (OOMKilled)" {
+		t.Fatalf("%d rows, void %q", len(r.Rows), r.Void)
 	}
-	j := r.rows[0]
+	j := r.Rows[0]
 	if j.Host != "a" || j.Type != "quota" || j.Concurrency != 2 || j.CPU != 500 || j.Extra.Run != 7 || j.Extra.CPUSeconds.Or(0) != 5 || j.Extra.Work.Or(0) != 100 || j.Extra.Void != "1.0 jobs that are void ran beside it" {
 		t.Errorf("%+v", j)
 	}
@@ -246,8 +246,8 @@ func TestAWaveBecomesRowsThatAnImportReadsBack(t *testing.T) {
 	if err != nil || len(in.Jobs) != 2 {
 		t.Fatalf("%+v: %v", in, err)
 	}
-	r.rows[1].Extra.Void = strings.TrimSuffix(r.rows[1].Extra.Void, " (OOMKilled)") // what the cluster adds
-	if got, want := table(t, in.Jobs), table(t, r.rows); got != want {
+	r.Rows[1].Extra.Void = strings.TrimSuffix(r.Rows[1].Extra.Void, " (OOMKilled)") // what the cluster adds
+	if got, want := table(t, in.Jobs), table(t, r.Rows); got != want {
 		t.Errorf("the import gives\n%s\nwant\n%s", got, want)
 	}
 	for _, call := range []string{"apply -f -", "annotate pods -l tenon.sh/lab=concurrency,tenon.sh/lab-run=7 --overwrite tenon.sh/lab-start=", "delete jobs -l tenon.sh/lab=concurrency,tenon.sh/lab-run=7 --cascade=background --wait"} {
@@ -281,8 +281,8 @@ func TestAWaveWithLateJobsMakesTheNextOneWaitASecondLonger(t *testing.T) {
 	})
 	b.lead = 3 * time.Second
 	r, err := b.measure(t.Context(), run.Cell{Strategy: run.Quota, Jobs: 2, Limit: 500}, 7, 1)
-	if err != nil || len(r.void) != 2 || b.lead != 4*time.Second {
-		t.Errorf("void %q, lead %v (%v): want two late jobs and 4s", r.void, b.lead, err)
+	if err != nil || len(r.Void) != 2 || b.lead != 4*time.Second {
+		t.Errorf("void %q, lead %v (%v): want two late jobs and 4s", r.Void, b.lead, err)
 	}
 }
 

@@ -30,8 +30,7 @@ func leadOf(n int) time.Duration { return 3*time.Second + time.Duration(n)*50*ti
 const maxLead = 20 * time.Second
 
 // measure runs a cell once.
-func (b *bench) measure(ctx context.Context, cell run.Cell, index, block int) (r result, err error) {
-	r.cell = cell
+func (b *bench) measure(ctx context.Context, cell run.Cell, index, block int) (r run.Measured, err error) {
 	selector := b.kubectl.Selector(runLabel, strconv.Itoa(index))
 	defer func() {
 		// The jobs of this run must not run beside those of the next one. The
@@ -47,7 +46,7 @@ func (b *bench) measure(ctx context.Context, cell run.Cell, index, block int) (r
 			return r, err
 		}
 		if why != "" {
-			r.void = []string{why}
+			r.Void = []string{why}
 			return r, nil
 		}
 		if err := b.release(ctx, selector, cell.Jobs); err != nil {
@@ -57,22 +56,22 @@ func (b *bench) measure(ctx context.Context, cell run.Cell, index, block int) (r
 	if err := b.finish(ctx, selector, cell.Jobs); err != nil {
 		return r, err
 	}
-	if r.rows, err = b.collect(ctx, selector); err != nil {
+	if r.Rows, err = b.collect(ctx, selector); err != nil {
 		return r, err
 	}
 	late := false
-	for _, j := range r.rows {
+	for _, j := range r.Rows {
 		if j.Extra.Void != "" {
-			r.void = append(r.void, fmt.Sprintf("job %d: %s", j.Index, j.Extra.Void))
+			r.Void = append(r.Void, fmt.Sprintf("job %d: %s", j.Index, j.Extra.Void))
 		}
 		late = late || j.Extra.LateSeconds.Or(0) > 0.25
 	}
-	jobs.VoidMixed(r.rows) // as an import of the logs does
+	jobs.VoidMixed(r.Rows) // as an import of the logs does
 	if late {
 		b.lead = min(b.lead+time.Second, maxLead)
 	}
-	if len(r.rows) != cell.Jobs {
-		r.void = append(r.void, fmt.Sprintf("%d pods ran, not %d", len(r.rows), cell.Jobs))
+	if len(r.Rows) != cell.Jobs {
+		r.Void = append(r.Void, fmt.Sprintf("%d pods ran, not %d", len(r.Rows), cell.Jobs))
 	}
 	return r, nil
 }

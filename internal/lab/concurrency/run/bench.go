@@ -12,7 +12,6 @@ import (
 
 	"tenon.sh/tenon/internal/lab/concurrency"
 	"tenon.sh/tenon/internal/lab/harness"
-	"tenon.sh/tenon/internal/lab/jobs"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/lab/work"
@@ -33,13 +32,6 @@ type bench struct {
 	versions map[string]string
 }
 
-// A run is one measured cell.
-type run struct {
-	cell Cell
-	rows []jobs.Job
-	void []string
-}
-
 // Run runs the experiment. When it returns, even with an error, no process and
 // no cgroup of the experiment is left. If it returns both an Outcome and an
 // error, the Outcome has the runs that had ended before the error.
@@ -52,13 +44,9 @@ func Run(ctx context.Context, c Config) (harness.Outcome, error) {
 	if err != nil {
 		return harness.Outcome{}, testbed.InterruptError(ctx, err)
 	}
-	return (&harness.Series[Cell, run]{
-		Site: b.Site, Cells: b.runs, Blocks: b.Blocks, Most: b.MaxTime, InOrder: b.AsPublished,
-		First:     b.Warmup + b.Window + 1500*time.Millisecond,
-		Calibrate: b.calibrate, Run: b.run, Tell: tell, Open: concurrency.Open,
-		Save: func(r run) error { return concurrency.AddJobs(b.Out, r.rows) },
-		Void: func(r run) []string { return r.void },
-	}).Conduct(ctx)
+	s := b.Series(b.Site, b.runs, b.measure)
+	s.First, s.Calibrate = b.Warmup+b.Window+1500*time.Millisecond, b.calibrate
+	return s.Conduct(ctx)
 }
 
 // newBench prepares the experiment. It chooses the cells that this machine can
@@ -134,7 +122,7 @@ func (b *bench) calibrate(ctx context.Context, caveats []string) (report.Headed,
 		if err != nil {
 			return nil, nil, err
 		}
-		row := r.rows[0]
+		row := r.Rows[0]
 		rate := row.Extra.Work.Or(0) / row.Extra.CPUSeconds.Or(0)
 		if !(rate > 0) {
 			return nil, nil, fmt.Errorf("a job alone has done no work in %v: is %s a film?", b.Window, b.task.source())
@@ -148,7 +136,7 @@ func (b *bench) calibrate(ctx context.Context, caveats []string) (report.Headed,
 		if err != nil {
 			return nil, nil, err
 		}
-		row := r.rows[0]
+		row := r.Rows[0]
 		if row.Extra.Void != "" {
 			return nil, nil, fmt.Errorf("a job alone failed: %s", row.Extra.Void)
 		}
@@ -179,19 +167,6 @@ func (b *bench) experiment(caveats []string) *concurrency.Experiment {
 	}
 	e.Refused, e.Machine, e.Versions, e.Caveats = b.refused, machine, b.versions, caveats
 	return e
-}
-
-func tell(r run) string {
-	if len(r.rows) == 0 {
-		return ""
-	}
-	seconds, cpu := 0.0, 0.0
-	for _, j := range r.rows {
-		seconds += j.Seconds() / float64(len(r.rows))
-		s, _ := j.CPUSeconds()
-		cpu += s / float64(len(r.rows))
-	}
-	return fmt.Sprintf("%7.2f s a job, %6s CPU-s", seconds, report.FormatNumber(report.Number(cpu), 2))
 }
 
 // ownTime is the CPU time of this process.

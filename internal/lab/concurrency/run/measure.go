@@ -30,20 +30,12 @@ type round struct {
 	void         []string
 }
 
-func (b *bench) run(ctx context.Context, cell Cell, index, block int) (run, error) {
-	r, err := b.measure(ctx, cell, index, block)
-	if err != nil {
-		return r, fmt.Errorf("cell %v: %w", cell, err)
-	}
-	return r, nil
-}
-
 // measure runs a cell once.
-func (b *bench) measure(ctx context.Context, cell Cell, index, block int) (_ run, err error) {
+func (b *bench) measure(ctx context.Context, cell Cell, index, block int) (_ Measured, err error) {
 	r := &round{bench: b, cell: cell, index: index, block: block, div: b.divide(cell, b.machine, b.Seed, block)}
 	defer func() { err = errors.Join(err, r.close()) }()
 	if err := r.build(); err != nil {
-		return run{}, err
+		return Measured{}, err
 	}
 	switch cell.Strategy {
 	case Tenon:
@@ -52,7 +44,7 @@ func (b *bench) measure(ctx context.Context, cell Cell, index, block int) (_ run
 		r.agent, err = r.RunPools(ctx, r.groups(), cell.Limit)
 	}
 	if err != nil {
-		return run{}, err
+		return Measured{}, err
 	}
 	var rows []jobs.Job
 	if b.Fill == Window && !r.div.waiting {
@@ -61,7 +53,7 @@ func (b *bench) measure(ctx context.Context, cell Cell, index, block int) (_ run
 		rows, err = r.wholeJobs(ctx)
 	}
 	if err != nil {
-		return run{}, err
+		return Measured{}, err
 	}
 	_, faults := r.agent.Report()
 	void := append(r.void, faults...)
@@ -75,7 +67,7 @@ func (b *bench) measure(ctx context.Context, cell Cell, index, block int) (_ run
 			rows[i].Extra.Void = strings.Join(void, "; ")
 		}
 	}
-	return run{cell, rows, void}, nil
+	return Measured{rows, void}, nil
 }
 
 func (r *round) group() node.CgroupPath { return r.Root.Join("jobs") }

@@ -187,10 +187,10 @@ func TestAPoolHasTheLimitAsItsQuota(t *testing.T) {
 	const limit = unit.MilliCPU(300)
 	homes := testbed.Homes(b.machine.topology, b.machine.tested, 2, limit)
 	r, err := b.measure(t.Context(), Cell{Strategy: StaticBurst, Jobs: 2, Limit: limit}, 1, 1)
-	if err != nil || len(r.rows) < 2 || len(r.void) > 0 {
-		t.Fatalf("%d rows, void %q: %v", len(r.rows), r.void, err)
+	if err != nil || len(r.Rows) < 2 || len(r.Void) > 0 {
+		t.Fatalf("%d rows, void %q: %v", len(r.Rows), r.Void, err)
 	}
-	for _, j := range r.rows {
+	for _, j := range r.Rows {
 		// A job may use the whole quota of the period in which it begins.
 		most := limit.Cores()*(j.Duration()+node.DefaultPeriod).Seconds() + 0.02
 		if used := j.Extra.CPUSeconds.Or(9); j.Extra.ThrottledPeriods.Or(0) == 0 || used > most {
