@@ -22,42 +22,13 @@ var memcached = Protocol{
 
 // A Memcached parses one answer to get, set or version in memcached's text
 // protocol.
-type Memcached struct {
-	line   []byte // an incomplete line; otherwise empty
-	data   int64  // bytes of the value and its line end that are still to come
-	ended  bool
-	failed bool
-	said   []byte // begin of the error
-}
+type Memcached struct{ lined }
 
-// Reset makes m ready for the next answer, but keeps its memory.
-func (m *Memcached) Reset() { *m = Memcached{line: m.line[:0], said: m.said[:0]} }
+// Reset implements Answer.
+func (m *Memcached) Reset() { *m = Memcached{m.empty()} }
 
 // Feed implements Answer.
-func (m *Memcached) Feed(p []byte) (done bool, err error) {
-	for len(p) > 0 {
-		if m.ended {
-			return false, errExtra
-		}
-		if m.data > 0 {
-			if p, err = skipData(&m.data, p); err != nil {
-				return false, err
-			}
-			continue
-		}
-		var line []byte
-		if line, p, err = nextLine(&m.line, p); err != nil {
-			return false, err
-		}
-		if line == nil {
-			break
-		}
-		if err := m.take(line); err != nil {
-			return false, err
-		}
-	}
-	return m.ended, nil
-}
+func (m *Memcached) Feed(p []byte) (done bool, err error) { return m.feed(p, m.take) }
 
 // take handles one line. It is the header of a value, or the end of the answer.
 func (m *Memcached) take(line []byte) error {
@@ -76,14 +47,10 @@ func (m *Memcached) take(line []byte) error {
 		return nil
 	case "END", "STORED", "VERSION":
 	case "NOT_STORED", "ERROR", "CLIENT_ERROR", "SERVER_ERROR":
-		m.failed = true
-		m.said = append(m.said, line[:min(len(line), maxRefusal)]...)
+		m.refuse(line)
 	default:
 		return fmt.Errorf("not an answer of memcached: it begins with %.100q", word)
 	}
 	m.ended = true
 	return nil
 }
-
-// Outcome returns the error.
-func (m *Memcached) Outcome() Outcome { return refusal(m.failed, m.said) }

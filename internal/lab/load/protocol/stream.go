@@ -17,6 +17,56 @@ var (
 	lineEnd = []byte("\r\n")
 )
 
+// lined is the part of a parser that all protocols with lines share. Data of a known
+// length may follow a line.
+type lined struct {
+	line   []byte // an incomplete line; otherwise empty
+	data   int64  // bytes of the data and their line end that are still to come
+	ended  bool   // no line comes any more
+	failed bool
+	said   []byte // begin of the first error
+}
+
+// empty returns a new one with the memory of l.
+func (l *lined) empty() lined { return lined{line: l.line[:0], said: l.said[:0]} }
+
+// feed implements Answer.Feed. take handles a line.
+func (l *lined) feed(p []byte, take func(line []byte) error) (done bool, err error) {
+	for len(p) > 0 {
+		if l.data > 0 {
+			if p, err = skipData(&l.data, p); err != nil {
+				return false, err
+			}
+			continue
+		}
+		if l.ended {
+			return false, errExtra
+		}
+		var line []byte
+		if line, p, err = nextLine(&l.line, p); err != nil {
+			return false, err
+		}
+		if line == nil {
+			break
+		}
+		if err := take(line); err != nil {
+			return false, err
+		}
+	}
+	return l.ended && l.data == 0, nil
+}
+
+// refuse keeps the first error of an answer.
+func (l *lined) refuse(message []byte) {
+	if !l.failed {
+		l.said = append(l.said, message[:min(len(message), maxRefusal)]...)
+	}
+	l.failed = true
+}
+
+// Outcome returns the first error.
+func (l *lined) Outcome() Outcome { return refusal(l.failed, l.said) }
+
 // nextLine returns the next line of a stream without its CRLF, and the rest of
 // the stream. If the line is incomplete, nextLine stores it in kept for the
 // next call, and returns nil.
