@@ -237,7 +237,7 @@ func packageVariable(e ast.Expr, f *ast.File) string {
 	case *ast.SelectorExpr:
 		return packageVariable(e.X, f)
 	case *ast.Ident:
-		//nolint:staticcheck // the type checker, which replaces Obj, needs every import compiled
+		// The type checker, which replaces Obj, needs every import compiled.
 		if e.Name != "_" && (e.Obj == nil || e.Obj == f.Scope.Lookup(e.Name)) {
 			return e.Name
 		}
