@@ -270,12 +270,39 @@ type HeldCPUs struct {
 	ExclusivePolicy string `json:"exclusivePolicy,omitempty"`
 	// By is the component that chose the CPUs: scheduler or node.
 	By string `json:"by,omitempty"`
-	// Why is the reason if the node chose the CPUs and not the scheduler.
-	Why string `json:"why,omitempty"`
+	// Code is a word that says why the node chose the CPUs and not the scheduler,
+	// or why the pod keeps fewer CPUs than it asks for. Empty: the pod has what its
+	// scheduler chose. Why says the same for a reader, and Numbers has the numbers.
+	// After a code that begins with Choice, and after NoChoice and DomainLost, Why
+	// is a clause; after all others, its subject is the pod: keeps its 2 CPUs.
+	Code    string      `json:"code,omitempty"`
+	Why     string      `json:"why,omitempty"`
+	Numbers *CPUNumbers `json:"numbers,omitempty"`
+}
+
+// CPUNumbers are the numbers behind a reason.
+type CPUNumbers struct {
+	// Asked is the number of CPUs that the pod asks for, and Given the number that
+	// the node could give.
+	Asked int32 `json:"asked,omitempty"`
+	Given int32 `json:"given,omitempty"`
+	// Open is the number of open CPUs, and Stay that of those that stay open for
+	// other work.
+	Open int32 `json:"open,omitempty"`
+	Stay int32 `json:"stay,omitempty"`
+	// Others are workloads that have what the pod asks for. Not all may be named.
+	// +listType=atomic
+	Others []string `json:"others,omitempty"`
 }
 
 // RefusedCPUs is a pod that demands CPUs and has none.
 type RefusedCPUs struct {
 	UID string `json:"uid"`
-	Why string `json:"why"`
+	// Pod is the name of the pod, with its namespace: shop/db.
+	Pod string `json:"pod,omitempty"`
+	// Code is a word that says why the pod has no CPUs. Why says the same for a
+	// reader; its subject is the pod: requests 2 CPUs of its own, has none ...
+	Code    string      `json:"code,omitempty"`
+	Why     string      `json:"why"`
+	Numbers *CPUNumbers `json:"numbers,omitempty"`
 }

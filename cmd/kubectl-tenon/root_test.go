@@ -242,7 +242,7 @@ func TestDoctorAsksTheProfilesToo(t *testing.T) {
 }
 
 func TestDoctorAndTopSayWhichPodsHaveNoCPUs(t *testing.T) {
-	refused := strings.Replace(reports, `"keep": 1`, `"keep": 1, "refused": [{"uid": "u1", "why": "default/db requests 4 CPUs of its own and is treated as LS: none is open"}]`, 1)
+	refused := strings.Replace(reports, `"keep": 1`, `"keep": 1, "refused": [{"uid": "u1", "pod": "default/db", "why": "requests 4 CPUs of its own and is treated as LS: none is open"}]`, 1)
 	paths := with(installed, "/apis/tenon.sh/v1alpha1/nodereports", refused)
 	const why = " asks for CPUs and has none: it requests 4 CPUs of its own and is treated as LS: none is open\n"
 	if out, err := kubectl(t, paths, "doctor"); !errors.Is(err, errUnhealthy) || !strings.Contains(out, "\nProblems\n  node-1: default/db"+why) {

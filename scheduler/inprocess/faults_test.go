@@ -177,8 +177,10 @@ func (b *bed) agents() {
 			for id, h := range g.Shared {
 				r.Held = append(r.Held, place.Held{UID: place.UID(id), Hold: h})
 			}
-			for id := range g.Why {
-				r.Refused = append(r.Refused, place.UID(id))
+			for id := range g.Notes {
+				if g.Refused(id) {
+					r.Refused = append(r.Refused, place.UID(id))
+				}
 			}
 			report := reportOf(name, sequence[name]+2, r)
 			if text, _ := json.Marshal(report.Status.CPUs); string(text) != last[name] {

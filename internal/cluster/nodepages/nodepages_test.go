@@ -367,25 +367,23 @@ func TestDoctorNamesASettingThatIsNotMeant(t *testing.T) {
 func TestPodsWithoutTheCPUsThatTheyAskForAreNamed(t *testing.T) {
 	nodes := scene(t)
 	nodes[0].Report = nodes[1].Report.DeepCopy()
-	nodes[0].Report.Status.CPUs.Refused = []v1alpha1.RefusedCPUs{{UID: "d", Why: "shop/d requests 4 CPUs of its own"}}
+	nodes[0].Report.Status.CPUs.Refused = []v1alpha1.RefusedCPUs{{UID: "d", Pod: "shop/d", Why: "requests 4 CPUs of its own"}}
 	nodes[1].Report.Status.CPUs.Refused = []v1alpha1.RefusedCPUs{
-		{UID: "e", Why: "shop/e requests 4 CPUs of its own"}, {UID: "f", Why: "shop/f is in a cgroup without the cpuset controller"}, {UID: "g", Why: "none can be granted"}, {UID: "h", Why: "none is left"},
+		{UID: "e", Pod: "shop/e", Why: "requests 4 CPUs of its own"}, {UID: "f", Pod: "shop/f", Why: "is in a cgroup without the cpuset controller"}, {UID: "h", Why: "has no pool"},
 	}
 	for name, x := range map[string]struct {
 		names map[string]string
 		want  string
 	}{
-		"with names": {map[string]string{"d": "shop/d", "e": "shop/e", "f": "shop/f", "g": "shop/g"}, `
+		"with names": {map[string]string{"d": "shop/d", "e": "shop/e", "f": "shop/f"}, `
 node-0, node-1: shop/d, shop/e ask for CPUs and have none: each requests 4 CPUs of its own
 node-1: shop/f asks for CPUs and has none: it is in a cgroup without the cpuset controller
-node-1: shop/g asks for CPUs and has none: none can be granted
-node-1: the pod with UID h asks for CPUs and has none: none is left
+node-1: the pod with UID h asks for CPUs and has none: it has no pool
 `},
 		"without names": {nil, `
 node-0, node-1: 2 pods ask for CPUs and have none: each requests 4 CPUs of its own
+node-1: 1 pod asks for CPUs and has none: it has no pool
 node-1: 1 pod asks for CPUs and has none: it is in a cgroup without the cpuset controller
-node-1: 1 pod asks for CPUs and has none: none can be granted
-node-1: 1 pod asks for CPUs and has none: none is left
 `},
 	} {
 		t.Run(name, func(t *testing.T) { alike(t, strings.Join(Refused(nodes, x.names), "\n")+"\n", x.want) })

@@ -1,9 +1,9 @@
 package nodepages
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"tenon.sh/tenon/api/v1alpha1"
 )
@@ -33,20 +33,16 @@ func HasRefused(nodes []Node) bool {
 // their nodes. names are the pods by UID. If names is nil, the lines have the
 // numbers of pods.
 func Refused(nodes []Node, names map[string]string) []string {
-	type group struct {
-		nodes, pods []string
-		subject     bool // the reason begins with its verb
-	}
+	type group struct{ nodes, pods []string }
 	groups := map[string]*group{}
 	for _, n := range nodes {
 		for _, r := range n.refused() {
-			name, why, cut := subjectOf(r, names[r.UID])
-			g := groups[why]
+			g := groups[r.Why]
 			if g == nil {
-				g = &group{subject: cut}
-				groups[why] = g
+				g = &group{}
+				groups[r.Why] = g
 			}
-			g.pods = append(g.pods, name)
+			g.pods = append(g.pods, cmp.Or(names[r.UID], r.Pod, "the pod with UID "+r.UID))
 			if !slices.Contains(g.nodes, n.Name) {
 				g.nodes = append(g.nodes, n.Name)
 			}
@@ -64,28 +60,8 @@ func Refused(nodes []Node, names map[string]string) []string {
 		if len(g.pods) == 1 {
 			each = "it "
 		}
-		if !g.subject {
-			each = ""
-		}
 		lines = append(lines, fmt.Sprintf("%s: %s: %s%s", printNames(g.nodes), who, each, why))
 	}
 	slices.Sort(lines)
 	return lines
-}
-
-// subjectOf returns the name of a refused pod, and the reason of the agent
-// without the name, so that equal reasons of several pods are equal texts. name
-// is empty if it is not known.
-func subjectOf(r v1alpha1.RefusedCPUs, name string) (pod, why string, cut bool) {
-	subject, rest, _ := strings.Cut(r.Why, " ")
-	isName := strings.Count(subject, "/") == 1 && !strings.HasPrefix(subject, "/") && rest != ""
-	switch {
-	case name == "" && isName:
-		return subject, rest, true
-	case name == "":
-		return "the pod with UID " + r.UID, r.Why, false
-	case subject == name:
-		return name, rest, true
-	}
-	return name, r.Why, false
 }

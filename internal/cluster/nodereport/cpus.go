@@ -1,6 +1,8 @@
 package nodereport
 
 import (
+	"cmp"
+
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/cpureport"
 	"tenon.sh/tenon/internal/decide/cpus/hold"
@@ -25,29 +27,38 @@ func cpusOf(v View) *v1alpha1.CPUs {
 		if set, own := g.Of[w.ID]; own {
 			h, held = cpus.Allocation{Policy: cpus.Exclusive, CPUs: set, Exclusive: w.Overrides.CPUs.Exclusive}, true
 		}
-		why := g.Why[w.ID]
 		switch {
 		case held && uid == "":
 			r.Reserved = r.Reserved.Union(h.CPUs)
 		case held:
 			r.Held = append(r.Held, place.Held{UID: place.UID(uid), Hold: h})
 			notes[uid] = w.ID
-		case uid != "" && why != "":
+		case uid != "" && g.Refused(w.ID):
 			r.Refused = append(r.Refused, place.UID(uid))
 			notes[uid] = w.ID
 		}
 	}
-	cpus := cpureport.Convert(r)
-	for i := range cpus.Refused {
-		p := &cpus.Refused[i]
-		p.Why = clip(g.Why[notes[p.UID]])
+	out := cpureport.Convert(r)
+	for i := range out.Refused {
+		p := &out.Refused[i]
+		n := g.Notes[notes[p.UID]]
+		p.Pod, p.Code, p.Why, p.Numbers = string(notes[p.UID]), n.Code().String(), clip(n.Text()), numbersOf(&n)
 	}
-	for i := range cpus.Held {
-		h := &cpus.Held[i]
-		id := notes[h.UID]
-		if h.By = string(g.By[id]); g.By[id] == hold.ByNode {
-			h.Why = clip(g.Because(id))
+	for i := range out.Held {
+		h := &out.Held[i]
+		n := g.Notes[notes[h.UID]]
+		if h.By = string(n.By); n.By == cpus.ByNode {
+			h.Code, h.Why, h.Numbers = n.Code().String(), clip(n.Because()), numbersOf(&n)
 		}
 	}
-	return cpus
+	return out
+}
+
+// numbersOf returns the numbers behind a note, or nil if there are none.
+func numbersOf(n *cpus.Note) *v1alpha1.CPUNumbers {
+	r := cmp.Or(n.Reason, n.Choice)
+	if r == nil {
+		return nil
+	}
+	return &v1alpha1.CPUNumbers{Asked: int32(n.Asked), Given: int32(max(r.Given, 0)), Open: int32(r.Open), Stay: int32(r.Stay), Others: r.Others}
 }

@@ -40,13 +40,13 @@ func TestTheReportSaysWhoHoldsWhichCPUs(t *testing.T) {
 	if got == nil || len(got.Held) != 2 || len(got.Refused) != 1 || len(got.Caches) != 2 || got.Keep != 1 {
 		t.Fatalf("%+v", got)
 	}
-	if h := got.Held[0]; h.UID != "uid-1" || h.Policy != "exclusive" || h.By != "node" || h.Why != "its scheduler's choice is for another topology" {
+	if h := got.Held[0]; h.UID != "uid-1" || h.Policy != "exclusive" || h.By != "node" || h.Code != "ChoiceForTopology" || h.Why != "its scheduler's choice is for another topology" {
 		t.Errorf("the pod whose choice is for another topology: %+v", h)
 	}
 	if h := got.Held[1]; h.UID != "uid-3" || h.Policy != "pool" || h.Domain == "" || h.Request != 500 {
 		t.Errorf("the pool: %+v", h)
 	}
-	if got.Refused[0].UID != "uid-2" || got.Refused[0].Why == "" || got.Reserved == "" {
+	if got.Refused[0].UID != "uid-2" || got.Refused[0].Pod != "large" || got.Refused[0].Code != "ForServices" || got.Refused[0].Numbers.Asked != 7 || got.Reserved == "" {
 		t.Errorf("refused %+v, reserved %q", got.Refused, got.Reserved)
 	}
 	r, err := cpureport.Read(got)

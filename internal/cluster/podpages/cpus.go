@@ -26,11 +26,15 @@ func (c *Cluster) Map(name string) (*cpumap.Map, error) {
 	}
 	var owners []cpumap.Owner
 	for _, o := range c.owners(n) {
-		owners = append(owners, cpumap.Owner{Name: o.Pod, Hold: o.hold, Note: o.Why})
+		note := o.Why
+		if hasSubject(o.Code) {
+			note = o.Pod + " " + note
+		}
+		owners = append(owners, cpumap.Owner{Name: o.Pod, Hold: o.hold, Note: note})
 	}
 	var refused []cpumap.Refused
 	for _, r := range c.refused(n) {
-		refused = append(refused, cpumap.Refused{Name: r.Pod, Policy: r.policy, Why: r.Why})
+		refused = append(refused, cpumap.Refused{Name: r.Pod, Policy: r.policy, Why: after("it ", r.Why)})
 	}
 	of := cpumap.Node{
 		Name: name, Topology: n.report.Topology, Reserved: n.report.Reserved, Keep: n.report.Keep, Manager: n.report.Manager,
@@ -95,6 +99,7 @@ type Owner struct {
 	Where    string `json:"where,omitempty"`
 	Request  string `json:"request,omitempty"`
 	By       string `json:"by,omitempty"`
+	Code     string `json:"code,omitempty"`
 	Why      string `json:"why,omitempty"`
 	Reported bool   `json:"reported"`
 
@@ -106,6 +111,7 @@ type Refused struct {
 	Pod    string `json:"pod"`
 	UID    string `json:"uid"`
 	Policy string `json:"policy"` // of the CPUs that it asks for
+	Code   string `json:"code,omitempty"`
 	Why    string `json:"why,omitempty"`
 
 	policy cpus.Policy
@@ -155,7 +161,7 @@ func (c *Cluster) owners(n *nodeState) []Owner {
 		report, reported := reports[h.UID]
 		o := Owner{
 			Pod: cmp.Or(names[h.UID], string(h.UID)), UID: string(h.UID), Policy: h.Hold.Policy.String(), CPUs: h.Hold.CPUs.String(), Domain: h.Hold.Domain.String(),
-			By: report.By, Why: report.Why, Reported: reported, hold: h.Hold,
+			By: report.By, Code: report.Code, Why: report.Why, Reported: reported, hold: h.Hold,
 		}
 		if !reported {
 			o.Why = "not reported by the node yet"
@@ -171,22 +177,19 @@ func (c *Cluster) owners(n *nodeState) []Owner {
 // refused returns the pods of a node that ask for CPUs and to which the node
 // gave none. It leaves out pods that have ended since the report.
 func (c *Cluster) refused(n *nodeState) []Refused {
-	why := map[place.UID]string{}
+	of := map[place.UID]v1alpha1.RefusedCPUs{}
 	for _, r := range n.Report.Status.CPUs.Refused {
-		why[place.UID(r.UID)] = r.Why
+		of[place.UID(r.UID)] = r
 	}
 	var all []Refused
 	for i := range c.pods {
 		p := &c.pods[i]
-		text, is := why[uidOf(p)]
+		r, is := of[uidOf(p)]
 		demand := demandOf(stored.InForce(p))
 		if !is || demand == nil || p.Spec.NodeName != n.Name || kube.HasEnded(p) {
 			continue
 		}
-		if rest, begins := strings.CutPrefix(text, nameOf(p)+" "); begins {
-			text = "it " + rest
-		}
-		all = append(all, Refused{Pod: nameOf(p), UID: string(uidOf(p)), Policy: demand.Policy.String(), Why: text, policy: demand.Policy})
+		all = append(all, Refused{Pod: nameOf(p), UID: string(uidOf(p)), Policy: demand.Policy.String(), Code: r.Code, Why: r.Why, policy: demand.Policy})
 	}
 	slices.SortFunc(all, func(a, b Refused) int { return strings.Compare(a.Pod, b.Pod) })
 	return all

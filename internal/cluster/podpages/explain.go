@@ -44,6 +44,7 @@ type PodPage struct {
 	Scheduler string                   `json:"scheduler"`
 	Node      string                   `json:"node,omitempty"`
 	Held      *Held                    `json:"held,omitempty"`
+	Code      string                   `json:"code,omitempty"`
 	Why       string                   `json:"why,omitempty"`
 	Wait      *Wait                    `json:"wait,omitempty"`
 	Objective *objectivetext.Objective `json:"objective,omitempty"`
@@ -64,6 +65,7 @@ type Held struct {
 	Domain   string    `json:"domain,omitempty"`
 	Where    string    `json:"where"`
 	By       string    `json:"by,omitempty"`
+	Code     string    `json:"code,omitempty"`
 	Why      string    `json:"why,omitempty"`
 	Chosen   string    `json:"chosen,omitempty"`   // the choice of the scheduler, if the node has moved the pod since
 	Changing bool      `json:"changing,omitempty"` // the pod asks for other CPUs now, and the node has not read this yet
@@ -208,10 +210,10 @@ func (c *Cluster) withNumbers(a answer, demand *cpus.PodRequest) []string {
 		}
 		return nameOf(&c.pods[i])
 	})
-	if why == "" {
+	if why.Code == cpus.Fits {
 		return all
 	}
-	return append(all[:len(all)-1], why) // ask adds the reason of the CPUs last
+	return append(all[:len(all)-1], why.Full()) // ask adds the reason of the CPUs last
 }
 
 // openOf returns the number of open CPUs of a node, and the number of all its
@@ -250,7 +252,7 @@ func (c *Cluster) find(page *PodPage, p *corev1.Pod) {
 	facts := n.Report.Status.CPUs
 	uid := kube.UIDOnNode(p)
 	if i := slices.IndexFunc(facts.Refused, func(r v1alpha1.RefusedCPUs) bool { return r.UID == uid }); i >= 0 {
-		page.State, page.Why = PodRefused, facts.Refused[i].Why
+		page.State, page.Code, page.Why = PodRefused, facts.Refused[i].Code, facts.Refused[i].Why
 		return
 	}
 	i := slices.IndexFunc(facts.Held, func(h v1alpha1.HeldCPUs) bool { return h.UID == uid })
@@ -264,7 +266,7 @@ func (c *Cluster) find(page *PodPage, p *corev1.Pod) {
 	h := facts.Held[i]
 	m := c.ledger.View(n.Name).Map()
 	set, home := setOf(h.CPUs), setOf(h.Domain)
-	held := &Held{Policy: h.Policy, CPUs: set.String(), Domain: home.String(), By: h.By, Why: h.Why, Reported: n.Report.Status.Reported.Time}
+	held := &Held{Policy: h.Policy, CPUs: set.String(), Domain: home.String(), By: h.By, Code: h.Code, Why: h.Why, Reported: n.Report.Status.Reported.Time}
 	policy, _ := cpus.ParsePolicy(h.Policy)
 	if policy == cpus.Exclusive {
 		held.Where = describeOffer(policy, m.Judge(set))
@@ -313,11 +315,7 @@ func (p *PodPage) Text() string {
 	case PodShares:
 		fmt.Fprintf(&b, "It is on %s and %s.\n", p.Node, p.shares)
 	case PodRefused:
-		if why, found := strings.CutPrefix(p.Why, p.Pod+" "); found {
-			fmt.Fprintf(&b, "On %s it %s.\n", p.Node, why)
-		} else {
-			fmt.Fprintf(&b, "It is on %s, which gave it no CPUs: %s.\n", p.Node, p.Why)
-		}
+		fmt.Fprintf(&b, "On %s it %s.\n", p.Node, p.Why)
 	case PodUnreported:
 		fmt.Fprintf(&b, "It is on %s: %s.\n", p.Node, p.Why)
 	case PodHolds:
@@ -325,7 +323,7 @@ func (p *PodPage) Text() string {
 		if p.Held.Changing {
 			fmt.Fprintf(&b, "It does not ask for these any more: the node follows within seconds, when tenond has read its pods again.\n")
 		}
-		fmt.Fprintf(&b, "%s.\nThe node said so %s. kubectl tenon map %s shows its CPUs.\n", p.Held.author(p.Pod), p.age, p.Node)
+		fmt.Fprintf(&b, "%s.\nThe node said so %s. kubectl tenon map %s shows its CPUs.\n", p.Held.author(), p.age, p.Node)
 	}
 	if o := p.Objective; o != nil {
 		fmt.Fprintf(&b, "Its objective (%s): 99 of 100 waits of its threads for a CPU end within %s.\n  %s\n", o.From, o.RunQueueDelay, o.Text)
@@ -355,12 +353,18 @@ func (h *Held) kind() string {
 	return fmt.Sprintf(", the open ones of %s (%s)", h.Where, h.Domain)
 }
 
+// hasSubject reports whether the text of a reason with this code is about the pod,
+// and not about the choice of its CPUs.
+func hasSubject(code string) bool {
+	var c cpus.Code
+	return code != "" && c.UnmarshalText([]byte(code)) == nil && !c.AboutChoice()
+}
+
 // author describes who chose the CPUs that a pod holds.
-func (h *Held) author(pod string) string {
-	why, itself := strings.CutPrefix(h.Why, pod+" ")
+func (h *Held) author() string {
 	switch {
-	case itself:
-		return "It " + why // such as "keeps its 1 CPU and requests 2: ..."
+	case hasSubject(h.Code):
+		return "It " + h.Why // such as "keeps its 1 CPU and requests 2: ..."
 	case h.Chosen != "":
 		return fmt.Sprintf("Its scheduler chose the CPUs %s; the node has moved it since", h.Chosen)
 	case h.By == "scheduler":

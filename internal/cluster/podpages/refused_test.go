@@ -25,7 +25,7 @@ reports:
       caches: [{socket: 0, numa: 0, l3: 0, cpus: "0-1"}]
       reserved: "RESERVED"
       keep: 1
-      refused: [{uid: uid-own, why: "default/own requests 1 CPU of its own, has none and is treated as LS: none of 1 open ones can be given, because 1 must stay open"}, {uid: uid-ended, why: "default/ended requests 1 CPU"}, {uid: uid-gone, why: "default/gone requests 1 CPU"}]
+      refused: [{uid: uid-own, pod: default/own, why: "requests 1 CPU of its own, has none and is treated as LS: none of 1 open ones can be given, because 1 must stay open"}, {uid: uid-ended, pod: default/ended, why: "requests 1 CPU"}, {uid: uid-gone, pod: default/gone, why: "requests 1 CPU"}]
 pods:
 - metadata: {name: own, namespace: default, uid: uid-own, labels: {koordinator.sh/qosClass: LSR}, annotations: {scheduling.koordinator.sh/resource-status: '{"cpuset":"1"}'}}
   spec: {nodeName: node-9, containers: [{name: c, resources: {requests: {cpu: "1"}, limits: {cpu: "1"}}}]}
@@ -117,7 +117,7 @@ func TestARefusedPodIsShownWithoutCPUs(t *testing.T) {
 		t.Errorf("%+v: %v", page, err)
 	}
 	data, err := json.Marshal(page.Refused)
-	if want := `[{"pod":"default/own","uid":"uid-own","policy":"exclusive","why":"it ` + strings.TrimPrefix(none, "- exclusive default/own it ") + `"}]`; string(data) != want {
+	if want := `[{"pod":"default/own","uid":"uid-own","policy":"exclusive","why":"` + strings.TrimPrefix(none, "- exclusive default/own it ") + `"}]`; string(data) != want {
 		t.Errorf("%s: %v; want %s", data, err, want)
 	}
 }

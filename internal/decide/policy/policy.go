@@ -77,7 +77,7 @@ type State struct {
 	Grown grow.State `json:"grown,omitzero"`
 	// Notes say who chose the CPUs in Pins and Shared, and why a workload has
 	// none. Decide does not read them.
-	Notes map[node.WorkloadID]hold.Note `json:"cpu_notes,omitempty"`
+	Notes map[node.WorkloadID]cpus.Note `json:"cpu_notes,omitempty"`
 	// Lending holds the loans of quota burst.
 	Lending burst.Lending `json:"lending,omitzero"`
 	// Batch is the state of the batch resources.
@@ -102,7 +102,9 @@ func reasonsOf(misses []slo.Miss) map[node.WorkloadID]string {
 }
 
 // HeldCPUs returns the CPUs that workloads hold.
-func (st State) HeldCPUs() hold.Held { return hold.Noted(st.Pins, st.Shared, st.Notes) }
+func (st State) HeldCPUs() hold.Held {
+	return hold.Held{Of: st.Pins, Shared: st.Shared, Notes: st.Notes}
+}
 
 // Decide returns the wanted value of each knob, and the state for the next call.
 func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
@@ -113,7 +115,7 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	pool := c.Pool.WithIsolated(s)
 	own := hold.Decide(pool, c.Suppress.KeepPercent(), hold.Previous{Own: st.Pins, Shared: st.Shared}, s)
 	next.Grown, own = grow.Decide(st.Grown, own, st.Use, next.Use, reasonsOf(next.SLO.Unexplained()), s)
-	next.Pins, next.Shared, next.Notes = own.Of, own.Shared, own.Notes()
+	next.Pins, next.Shared, next.Notes = own.Of, own.Shared, own.Notes
 	var selector, bounds, shares, ends []plan.Want
 	next.Selector, selector = st.Selector.Select(c.CPUQOS, isolation.Input{Pool: pool, Layout: l, Use: next.Use, SLO: next.SLO, Own: own, Snapshot: s})
 	next.Growth, bounds = suppress.Decide(c.Suppress, st.Growth, suppress.Input{

@@ -44,37 +44,90 @@ const (
 	OtherManager
 	NotHere
 
+	// A workload asks for no number of CPUs, or the node cannot bind it.
+	NoNumber
+	FractionalCPU
+	NoCPUSet
+	CPUSetMissing
+
+	// A node has too few open CPUs for a workload.
+	NoneOpen
+	ClosedToCgroup
+	ForServices
+	MustStay
+	NoWholeCores
+
+	// A node chose CPUs itself.
+	NoChoice
+	ChoiceNotPossible
+	ChoiceForTopology
+	ChoiceForPolicy
+	ChoiceForNumber
+	ChoiceOffline
+	ChoiceReserved
+	ChoiceClosed
+	ChoiceTaken
+	ChoiceLeavesTooFew
+	ChoiceWithoutDomain
+	ChoiceFull
+	DomainLost
+
 	codes
 )
 
 // words has, for each Code, the word in reports and records, and the text for a
 // message. A message of the scheduler puts the number of nodes before the text:
 // "3 no room for seats: ...".
-var words = [codes]struct{ word, text string }{
-	Fits:     {"", ""},
-	NoDemand: {"NoDemand", "the demand is for no CPU"},
+var words = [codes]struct{ word, kind, text string }{
+	Fits:     {"", "", ""},
+	NoDemand: {"NoDemand", "", "the demand is for no CPU"},
 
-	TooFewOpen:   {"TooFewOpen", "no room for own CPUs: too few are open"},
-	LastOpen:     {"LastOpen", "no room for own CPUs: the last open ones stay open"},
-	NeededShared: {"NeededShared", "no room for own CPUs: pods with seats or pools need the open ones"},
-	TooFewNear:   {"TooFewNear", "no room for own CPUs: no single NUMA node can give enough"},
-	TooManyNodes: {"TooManyNodes", "no room for own CPUs: they would be on more NUMA nodes than they need"},
-	NotWhole:     {"NotWhole", "no room for own CPUs: the number is not a number of whole cores"},
-	TooFewWhole:  {"TooFewWhole", "no room for own CPUs: too few whole cores can be given"},
-	TooFewCores:  {"TooFewCores", "no room for own CPUs: too few cores can give a CPU"},
+	TooFewOpen:   {"TooFewOpen", "no room for own CPUs", "too few are open"},
+	LastOpen:     {"LastOpen", "no room for own CPUs", "the last open ones stay open"},
+	NeededShared: {"NeededShared", "no room for own CPUs", "pods with seats or pools need the open ones"},
+	TooFewNear:   {"TooFewNear", "no room for own CPUs", "no single NUMA node can give enough"},
+	TooManyNodes: {"TooManyNodes", "no room for own CPUs", "they would be on more NUMA nodes than they need"},
+	NotWhole:     {"NotWhole", "no room for own CPUs", "the number is not a number of whole cores"},
+	TooFewWhole:  {"TooFewWhole", "no room for own CPUs", "too few whole cores can be given"},
+	TooFewCores:  {"TooFewCores", "no room for own CPUs", "too few cores can give a CPU"},
 
-	TooFewShared:     {"TooFewShared", "no room for seats: too few CPUs are open"},
-	TooFewSharedNear: {"TooFewSharedNear", "no room for seats: too few CPUs of each NUMA node are open"},
-	SharedRequested:  {"SharedRequested", "no room for seats: pods with seats or pools request the open CPUs"},
+	TooFewShared:     {"TooFewShared", "no room for seats", "too few CPUs are open"},
+	TooFewSharedNear: {"TooFewSharedNear", "no room for seats", "too few CPUs of each NUMA node are open"},
+	SharedRequested:  {"SharedRequested", "no room for seats", "pods with seats or pools request the open CPUs"},
 
-	TooFewPool:     {"TooFewPool", "no room for a pool: too few CPUs are open"},
-	TooFewPoolNear: {"TooFewPoolNear", "no room for a pool: too few CPUs of each NUMA node are open"},
-	PoolRequested:  {"PoolRequested", "no room for a pool: pods with seats or pools request the open CPUs"},
+	TooFewPool:     {"TooFewPool", "no room for a pool", "too few CPUs are open"},
+	TooFewPoolNear: {"TooFewPoolNear", "no room for a pool", "too few CPUs of each NUMA node are open"},
+	PoolRequested:  {"PoolRequested", "no room for a pool", "pods with seats or pools request the open CPUs"},
 
-	NoReport:     {"NoReport", "no agent has reported the CPUs of the node"},
-	Stale:        {"Stale", "the report of the node's agent is too old"},
-	OtherManager: {"OtherManager", "another manager binds CPUs on the node"},
-	NotHere:      {"NotHere", "the pod is reserved on another node"},
+	NoReport:     {"NoReport", "", "no agent has reported the CPUs of the node"},
+	Stale:        {"Stale", "", "the report of the node's agent is too old"},
+	OtherManager: {"OtherManager", "", "another manager binds CPUs on the node"},
+	NotHere:      {"NotHere", "", "the pod is reserved on another node"},
+
+	NoNumber:      {"NoNumber", "", "requests no number of CPUs"},
+	FractionalCPU: {"FractionalCPU", "", "requests an amount of CPU that is not a whole number of CPUs"},
+	NoCPUSet:      {"NoCPUSet", "", "is in a cgroup without the cpuset controller"},
+	CPUSetMissing: {"CPUSetMissing", "", "the files of its cpuset are missing now"},
+
+	NoneOpen:       {"NoneOpen", "", "none is open"},
+	ClosedToCgroup: {"ClosedToCgroup", "", "its cgroup may use too few open ones"},
+	ForServices:    {"ForServices", "", "too few open ones can be given, because of services without own CPUs"},
+	MustStay:       {"MustStay", "", "too few open ones can be given, because some must stay open"},
+	NoWholeCores:   {"NoWholeCores", "", "the CPUs that it has cannot become whole cores"},
+
+	NoChoice:            {"NoChoice", "", "no scheduler chose CPUs for it"},
+	ChoiceNotPossible:   {"ChoiceNotPossible", "", "its scheduler's choice was not possible then"},
+	ChoiceForTopology:   {"ChoiceForTopology", "", "its scheduler's choice is for another topology"},
+	ChoiceForPolicy:     {"ChoiceForPolicy", "", "its scheduler's choice is for another policy"},
+	ChoiceForNumber:     {"ChoiceForNumber", "", "its scheduler's choice has another number of CPUs"},
+	ChoiceOffline:       {"ChoiceOffline", "", "its scheduler's choice has CPUs that are not online"},
+	ChoiceReserved:      {"ChoiceReserved", "", "its scheduler's choice has reserved CPUs"},
+	ChoiceClosed:        {"ChoiceClosed", "", "its scheduler's choice has CPUs that its cgroup may not use"},
+	ChoiceTaken:         {"ChoiceTaken", "", "its scheduler's choice has CPUs that others hold"},
+	ChoiceLeavesTooFew:  {"ChoiceLeavesTooFew", "", "its scheduler's choice leaves too few CPUs to share"},
+	ChoiceWithoutDomain: {"ChoiceWithoutDomain", "", "its scheduler's choice names no CPUs to share"},
+	ChoiceFull:          {"ChoiceFull", "", "its scheduler's choice has no open CPU"},
+	DomainLost:          {"DomainLost", "", "its home before has no open CPU any more"},
 }
 
 // String returns the word of the code, which programs compare.
@@ -90,8 +143,15 @@ func (c Code) Text() string {
 	if c >= codes {
 		return "?"
 	}
-	return words[c].text
+	if words[c].kind == "" {
+		return words[c].text
+	}
+	return words[c].kind + ": " + words[c].text
 }
+
+// AboutChoice reports whether the code says why a node chose CPUs and did not
+// follow a scheduler.
+func (c Code) AboutChoice() bool { return c >= NoChoice && c <= DomainLost }
 
 // Refusals returns the codes with which a node refuses a pod in the ledger.
 func Refusals() []Code {

@@ -36,13 +36,13 @@ func LS(g hold.Grants, l facts.Layout, s node.Snapshot) []plan.Want {
 		cpus := seating{file: node.FileCPUs, intent: plan.Release, reason: "no workload has exclusive CPUs any more"}
 		mems := seating{file: node.FileMems, intent: plan.Release, reason: "it has no exclusive CPUs"}
 		if set, bound := g.Set(w.ID); bound {
-			cpus.intent, cpus.to, cpus.reason, cpus.parts = plan.Set, set, g.How[w.ID], g.Containers(*w)
+			cpus.intent, cpus.to, cpus.reason, cpus.parts = plan.Set, set, g.Text(w.ID), g.Containers(*w)
 			mems = b.memory(w, set)
 		} else if !b.taken.Empty() {
 			cpus = b.share(w)
 		}
-		if why := g.Why[w.ID]; why != "" {
-			cpus.reason, cpus.say = why, true
+		if g.Refused(w.ID) {
+			cpus.reason, cpus.say = g.Text(w.ID), true
 		}
 		wants = append(wants, b.want(t, cpus)...)
 		wants = append(wants, b.want(t, mems)...)

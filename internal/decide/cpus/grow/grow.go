@@ -118,7 +118,7 @@ func Decide(st State, g hold.Grants, before, now facts.Use, missed map[node.Work
 			continue
 		}
 		if next.Pools == nil {
-			next.Pools, shared, x.How = map[node.WorkloadID]Pool{}, maps.Clone(g.Shared), maps.Clone(g.How)
+			next.Pools, shared, x.Notes = map[node.WorkloadID]Pool{}, maps.Clone(g.Shared), maps.Clone(g.Notes)
 			x.count()
 		}
 		p, room := x.follow(w, h, st.Pools[w.ID])
@@ -135,7 +135,9 @@ func Decide(st State, g hold.Grants, before, now facts.Use, missed map[node.Work
 		h.CPUs = h.CPUs.Union(p.More)
 		shared[id] = h
 		if p.Why != "" {
-			x.How[id] += "; " + p.Why
+			n := x.Notes[id]
+			n.Growth = p.Why
+			x.Notes[id] = n
 		}
 	}
 	x.Shared = shared

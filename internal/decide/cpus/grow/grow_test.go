@@ -234,7 +234,7 @@ func TestWhatKeepsAPoolInItsHome(t *testing.T) {
 		}
 		n.fillPool(30, c.others, "pi")
 		if set, _ := n.grants.Set("pi"); set.String() != c.want {
-			t.Errorf("%s: the pool has CPUs %v, want %s: %s", name, set, c.want, n.grants.How["pi"])
+			t.Errorf("%s: the pool has CPUs %v, want %s: %s", name, set, c.want, n.grants.Text("pi"))
 		}
 	}
 }
@@ -247,13 +247,13 @@ func TestAPoolGivesBackWhatItDoesNotNeed(t *testing.T) {
 	n.fillPool(20, nil, "pi")
 	for i, want := range []string{"0-7", "0-7", "0-3", "0-3"} {
 		if set, _ := n.grants.Set("pi"); set.String() != want {
-			t.Errorf("after %d s of little use: CPUs %v, want %s: %s", 32*i, set, want, n.grants.How["pi"])
+			t.Errorf("after %d s of little use: CPUs %v, want %s: %s", 32*i, set, want, n.grants.Text("pi"))
 		}
 		for range 32 {
 			n.tick(time.Second, map[string]map[unit.CPU]unit.MilliCPU{"pi": spreadUse(unit.CPUSetOf(0, 1, 2, 3), 1000)}, nil)
 		}
 	}
-	if why := n.grants.How["pi"]; !strings.Contains(why, "gave back CPUs 4-7: the rest would have been used to 70 % at most for 1m0s") {
+	if why := n.grants.Text("pi"); !strings.Contains(why, "gave back CPUs 4-7: the rest would have been used to 70 % at most for 1m0s") {
 		t.Errorf("the reason is %q", why)
 	}
 }
@@ -280,7 +280,7 @@ func TestAnIdlePoolDoesNotGrow(t *testing.T) {
 			n.tick(time.Second, map[string]map[unit.CPU]unit.MilliCPU{"pi": spreadUse(home, c.use), "web": spreadUse(home, 4000-c.use)}, nil)
 		}
 		if set, _ := n.grants.Set("pi"); set.String() != c.want {
-			t.Errorf("%s: the pool has CPUs %v, want %s: %s", name, set, c.want, n.grants.How["pi"])
+			t.Errorf("%s: the pool has CPUs %v, want %s: %s", name, set, c.want, n.grants.Text("pi"))
 		}
 	}
 }
@@ -347,7 +347,7 @@ func TestAPoolThatBecameIdleGivesBack(t *testing.T) {
 			n.tick(time.Second, use(100), nil)
 		}
 		if set, _ := n.grants.Set("pi"); set.String() != c.want {
-			t.Errorf("an idle pool has CPUs %v, want %s: %s", set, c.want, n.grants.How["pi"])
+			t.Errorf("an idle pool has CPUs %v, want %s: %s", set, c.want, n.grants.Text("pi"))
 		}
 	}
 	n = grown()
@@ -355,7 +355,7 @@ func TestAPoolThatBecameIdleGivesBack(t *testing.T) {
 		for i := range 40 {
 			n.tick(time.Second, use(pi), nil)
 			if set, _ := n.grants.Set("pi"); set != home.Union(beside) {
-				t.Fatalf("after %d s with a use of %v: the pool has CPUs %v: %s", i, pi, set, n.grants.How["pi"])
+				t.Fatalf("after %d s with a use of %v: the pool has CPUs %v: %s", i, pi, set, n.grants.Text("pi"))
 			}
 		}
 	}
@@ -421,10 +421,10 @@ func TestAPoolThatGrewReturnsHomeWithoutCounters(t *testing.T) {
 		n.uncounted = c.uncounted
 		n.fillPool(c.ticks, map[string]map[unit.CPU]unit.MilliCPU{"web": spreadUse(unit.CPUSetOf(4, 5, 6, 7), c.use)}, "pi")
 		if set, _ := n.grants.Set("pi"); set.String() != c.want {
-			t.Errorf("%d s without counters of %q: CPUs %v, want %s: %s", c.ticks, c.uncounted, set, c.want, n.grants.How["pi"])
+			t.Errorf("%d s without counters of %q: CPUs %v, want %s: %s", c.ticks, c.uncounted, set, c.want, n.grants.Text("pi"))
 		}
 		const why = "gave back CPUs 4-7: the use of each CPU by %s is not counted"
-		if how := n.grants.How["pi"]; c.want == "0-3" && c.uncounted != "" && !strings.Contains(how, fmt.Sprintf(why, c.uncounted)) {
+		if how := n.grants.Text("pi"); c.want == "0-3" && c.uncounted != "" && !strings.Contains(how, fmt.Sprintf(why, c.uncounted)) {
 			t.Errorf("the reason is %q", how)
 		}
 	}

@@ -31,7 +31,7 @@ func (r *round) apartFrom(w node.Workload) []cpus.Allocation {
 func (r *round) usedBy(w *node.Workload) unit.CPUSet {
 	o := w.Overrides.CPUs
 	if o.Policy <= cpus.Exclusive {
-		if set, granted := r.Of[w.ID]; granted || r.Why[w.ID] != "" {
+		if set, granted := r.Of[w.ID]; granted || r.Refused(w.ID) {
 			return set
 		}
 		if n, _ := Claimed(w); n > 0 {
@@ -45,7 +45,7 @@ func (r *round) usedBy(w *node.Workload) unit.CPUSet {
 		return unit.CPUSet{}
 	}
 	h, held := r.Shared[w.ID]
-	if !held && r.Why[w.ID] == "" {
+	if !held && !r.Refused(w.ID) {
 		if h, held = r.had.Shared[w.ID]; !held {
 			h, _ = r.chosenHome(o)
 		}

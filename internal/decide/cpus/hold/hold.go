@@ -36,67 +36,32 @@ type Held struct {
 	// is nil if no workload demands CPUs.
 	Of     map[node.WorkloadID]unit.CPUSet
 	Shared map[node.WorkloadID]cpus.Allocation
-	// How has a description of each grant. Why has a reason for each workload
-	// that demands CPUs but holds none.
-	How, Why map[node.WorkloadID]string
-	// By has the author of each grant.
-	By map[node.WorkloadID]By
+	// Notes has a note on each workload that demands CPUs.
+	Notes map[node.WorkloadID]cpus.Note
 }
 
-// A Note describes the grant of one workload, without the CPUs themselves.
-type Note struct {
-	By  By     `json:"by,omitempty"`
-	How string `json:"how,omitempty"`
-	Why string `json:"why,omitempty"`
+// Text returns the note on a workload as a sentence, or "" if there is none.
+func (g Held) Text(id node.WorkloadID) string {
+	n, noted := g.Notes[id]
+	if !noted {
+		return ""
+	}
+	return fmt.Sprintf("%s %s", id, n.Text())
 }
 
-// Notes returns the notes on all workloads that demand CPUs. It returns nil if
-// there are none.
-func (g Held) Notes() map[node.WorkloadID]Note {
-	var all map[node.WorkloadID]Note
-	note := func(id node.WorkloadID) {
-		if all == nil {
-			all = make(map[node.WorkloadID]Note, len(g.How)+len(g.Why))
-		}
-		all[id] = Note{By: g.By[id], How: g.How[id], Why: g.Why[id]}
-	}
-	for id := range g.How {
-		note(id)
-	}
-	for id := range g.Why {
-		note(id)
-	}
-	return all
+// Refused reports whether a workload demands CPUs and holds none.
+func (g Held) Refused(id node.WorkloadID) bool {
+	n := g.Notes[id]
+	return n.Refused()
 }
 
-// Noted builds a Held from CPUs and notes. The notes are a result of Notes.
-func Noted(own map[node.WorkloadID]unit.CPUSet, shared map[node.WorkloadID]cpus.Allocation, notes map[node.WorkloadID]Note) Held {
-	g := Held{Of: own, Shared: shared}
-	if len(notes) > 0 {
-		g.By, g.How, g.Why = map[node.WorkloadID]By{}, map[node.WorkloadID]string{}, map[node.WorkloadID]string{}
+// note keeps the note on a workload.
+func (g *Held) note(id node.WorkloadID, n cpus.Note) {
+	if g.Notes == nil {
+		g.Notes = map[node.WorkloadID]cpus.Note{}
 	}
-	for id, n := range notes {
-		if n.By != "" {
-			g.By[id] = n.By
-		}
-		if n.How != "" {
-			g.How[id] = n.How
-		}
-		if n.Why != "" {
-			g.Why[id] = n.Why
-		}
-	}
-	return g
+	g.Notes[id] = n
 }
-
-// By says who chose the CPUs of a grant.
-type By string
-
-// The values of By.
-const (
-	ByScheduler By = "scheduler"
-	ByNode      By = "node"
-)
 
 // Previous holds the CPUs that the workloads had in the last tick.
 type Previous struct {
@@ -141,20 +106,21 @@ func Decide(shared facts.Pool, keep unit.Percent, had Previous, s node.Snapshot)
 		}
 		knob := node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}
 		n, why := Claimed(w)
-		if _, shown := s.Knobs.Now[knob]; why == "" && !shown {
-			why = "is in a cgroup without the cpuset controller"
+		if _, shown := s.Knobs.Now[knob]; why.Code == cpus.Fits && !shown {
+			why.Code = cpus.NoCPUSet
 			if set := had.Own[w.ID].Intersect(pool); !set.Empty() { // while the knob cannot be read, the workload keeps its CPUs
-				g.Of[w.ID], g.How[w.ID], g.By[w.ID] = set, fmt.Sprintf("%s keeps its %s: the files of its cpuset are missing now", w.ID, facts.CountCPUs(set.Len())), ByNode
+				g.Of[w.ID] = set
+				g.note(w.ID, cpus.Note{By: cpus.ByNode, Policy: cpus.Exclusive, Asked: n, Has: set.Len(), Reason: &cpus.Reason{Code: cpus.CPUSetMissing}})
 				free = free.Minus(set)
 				continue
 			}
 		}
-		if why != "" {
-			g.Why[w.ID] = fmt.Sprintf("%s %s: it is treated as LS", w.ID, why)
-			if set, bound := BoundTo(s.Knobs, w, pool); bound {
-				g.Why[w.ID] = fmt.Sprintf("%s %s: it keeps the CPUs to which it was bound", w.ID, why)
+		if why.Code != cpus.Fits {
+			set, bound := BoundTo(s.Knobs, w, pool)
+			if bound {
 				free = free.Minus(set)
 			}
+			g.note(w.ID, cpus.Note{Policy: cpus.Exclusive, Asked: n, Reason: &why, Bound: bound})
 			continue
 		}
 		asked = append(asked, claim{*w, n, previousCPUs(had.Own, s, w, n)})
@@ -171,10 +137,7 @@ func Decide(shared facts.Pool, keep unit.Percent, had Previous, s node.Snapshot)
 }
 
 func newGrants(t node.Topology) Grants {
-	return Grants{Held{
-		Of: map[node.WorkloadID]unit.CPUSet{}, Shared: map[node.WorkloadID]cpus.Allocation{}, By: map[node.WorkloadID]By{},
-		How: map[node.WorkloadID]string{}, Why: map[node.WorkloadID]string{},
-	}, pick.Compile(t), unit.CPUSet{}}
+	return Grants{Held: Held{Of: map[node.WorkloadID]unit.CPUSet{}, Shared: map[node.WorkloadID]cpus.Allocation{}}, Map: pick.Compile(t)}
 }
 
 // A round holds the input and the result of one call of Decide.
@@ -201,9 +164,9 @@ func Claims(w *node.Workload) bool {
 
 // Claimed returns the number of own CPUs that a workload demands. If the number
 // is 0, it also returns the reason.
-func Claimed(w *node.Workload) (int, string) {
+func Claimed(w *node.Workload) (int, cpus.Reason) {
 	if o := &w.Overrides.CPUs; o.Policy == cpus.Exclusive && o.CPUs > 0 {
-		return o.CPUs, ""
+		return o.CPUs, cpus.Reason{}
 	}
 	amount, asked := w.CPURequest.Value()
 	if !asked {
@@ -211,11 +174,11 @@ func Claimed(w *node.Workload) (int, string) {
 	}
 	switch {
 	case !asked:
-		return 0, "requests no number of CPUs"
+		return 0, cpus.Reason{Code: cpus.NoNumber}
 	case amount <= 0 || amount%unit.CPUs(1) != 0:
-		return 0, fmt.Sprintf("requests %v of CPU, which is not a whole number of CPUs", amount)
+		return 0, cpus.Reason{Code: cpus.FractionalCPU, CPU: amount}
 	}
-	return int(amount / unit.CPUs(1)), ""
+	return int(amount / unit.CPUs(1)), cpus.Reason{}
 }
 
 // previousCPUs returns the exclusive CPUs that a workload has now. They come
@@ -312,14 +275,16 @@ func (r *round) grant(c claim) {
 	id, free := c.work.ID, r.openTo(c)
 	had := c.had.Intersect(free)
 	spare := r.free.Len() - r.least
-	give := func(set unit.CPUSet, by By, how string) {
-		r.Of[id], r.By[id], r.How[id] = set, by, how
+	give := func(set unit.CPUSet, n cpus.Note) {
+		n.Policy, n.Asked, n.Has = cpus.Exclusive, c.cpus, set.Len()
+		r.Of[id] = set
+		r.note(id, n)
 		r.free = r.free.Minus(set)
 	}
-	chosen, no := c.work.Overrides.CPUs.Chosen, ""
-	if chosenPolicy(c.work.Overrides.CPUs) != 0 {
-		if no = r.refuse(*chosen, c, had, free, spare); no == "" && (had.Empty() || had == chosen.CPUs) {
-			give(chosen.CPUs, ByScheduler, describe(c.work, r.Map.Judge(chosen.CPUs))+", as its scheduler chose")
+	var no *cpus.Reason
+	if chosen := c.work.Overrides.CPUs.Chosen; chosenPolicy(c.work.Overrides.CPUs) != 0 {
+		if no = r.refuse(*chosen, c, had, free, spare); no == nil && (had.Empty() || had == chosen.CPUs) {
+			give(chosen.CPUs, spread(cpus.ByScheduler, r.Map.Judge(chosen.CPUs)))
 			return
 		}
 	}
@@ -332,22 +297,21 @@ func (r *round) grant(c claim) {
 	want := requestOf(c.work, c.cpus)
 	if c.cpus <= more {
 		if o, not := r.Map.Resize(seats, want, had); not == cpus.Fits {
-			give(o.CPUs, ByNode, describe(c.work, o)+author(c.work, no))
+			n := spread(cpus.ByNode, o)
+			n.Choice = choiceOf(c.work, no)
+			give(o.CPUs, n)
 			return
 		}
 	}
 	lacks := r.lacks(c, free, spare, more)
-	if lacks == "" {
+	if lacks.Code == cpus.Fits {
 		lacks = numbersOf(shortage.Node{Map: r.Map, Seats: seats, Sharers: sharers}, want)
 	}
 	if n := had.Len(); n > 0 && n <= spare { // the larger claim does not fit, so it keeps its CPUs
-		give(had, ByNode, fmt.Sprintf("%s keeps its %s and requests %d: %s", id, facts.CountCPUs(n), c.cpus, lacks))
+		give(had, cpus.Note{By: cpus.ByNode, Reason: &lacks})
 		return
 	}
-	r.Why[id] = fmt.Sprintf("%s requests %s of its own, has none and is treated as LS: %s", id, facts.CountCPUs(c.cpus), lacks)
-	if no != "" {
-		r.Why[id] += "; its scheduler's choice " + no
-	}
+	r.note(id, cpus.Note{Policy: cpus.Exclusive, Asked: c.cpus, Reason: &lacks, Choice: no})
 }
 
 // requestOf returns the request of a workload for n own CPUs.

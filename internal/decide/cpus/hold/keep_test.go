@@ -117,7 +117,7 @@ func TestAGrowerTakesNoCPUThatIsHeld(t *testing.T) {
 				want[id] = mustSet(t, list)
 			}
 			if g := n.decide(); !maps.Equal(g.Of, want) {
-				t.Errorf("the workloads have %v, want %v\n%v\n%v", g.Of, want, g.How, g.Why)
+				t.Errorf("the workloads have %v, want %v\n%+v", g.Of, want, g.Notes)
 			}
 		})
 	}

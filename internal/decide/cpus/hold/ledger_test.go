@@ -37,7 +37,10 @@ type site struct {
 
 func (n *site) report() place.Report {
 	r := place.Report{Topology: n.topo, Keep: 1, Reserved: n.reserved}
-	for id := range n.grants.Why {
+	for id := range n.grants.Notes {
+		if !n.grants.Refused(id) {
+			continue
+		}
 		r.Refused = append(r.Refused, place.UID(id))
 	}
 	for id, set := range n.grants.Of {
@@ -147,9 +150,9 @@ func (n *site) check(t *testing.T) {
 		set, bound := n.grants.Set(id)
 		switch {
 		case !bound || set.Empty():
-			t.Errorf("%s with the contract %+v has nothing: %s", uid, c, n.grants.Why[id])
-		case n.grants.By[id] != ByScheduler && p.Request.Policy == cpus.Exclusive && set != c.CPUs, p.Request.Policy == cpus.Exclusive && set != c.CPUs:
-			t.Errorf("%s has %v, and its contract says %v: %s", uid, set, c.CPUs, n.grants.How[id])
+			t.Errorf("%s with the contract %+v has nothing: %s", uid, c, n.grants.Text(id))
+		case n.grants.Notes[id].By != cpus.ByScheduler && p.Request.Policy == cpus.Exclusive && set != c.CPUs, p.Request.Policy == cpus.Exclusive && set != c.CPUs:
+			t.Errorf("%s has %v, and its contract says %v: %s", uid, set, c.CPUs, n.grants.Text(id))
 		case p.Request.Policy != cpus.Exclusive && (n.grants.Shared[id].Domain != c.Domain || !c.Domain.Contains(set)):
 			t.Errorf("%s has %v of %v, and its contract says %v", uid, set, n.grants.Shared[id].Domain, c.Domain)
 		case p.Request.Policy == cpus.Shared && (set.Len() > p.Request.CPUs || unit.CPUs(set.Len()) < p.Request.CPU):

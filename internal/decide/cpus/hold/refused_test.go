@@ -2,7 +2,9 @@ package hold
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"tenon.sh/tenon/internal/decide/cpus/place"
@@ -84,7 +86,7 @@ func (n *site) checkNew(t *testing.T, rnd *rand.Rand, uid place.UID) int {
 	p := place.Pod{UID: uid, Request: anyDemand(rnd, len(n.topo.CPUs))}
 	p.Request.Policy, p.Request.CPU = cpus.Exclusive, 0
 	p.Request.CPUs = max(p.Request.CPUs, 1)
-	if len(n.grants.Why) == 0 {
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(n.grants.Notes)), n.grants.Refused) {
 		return 0
 	}
 	c, why := n.ledger.Reserve(p, "n")
@@ -95,7 +97,7 @@ func (n *site) checkNew(t *testing.T, rnd *rand.Rand, uid place.UID) int {
 	n.pods[p.UID] = p
 	n.tick()
 	if id := node.WorkloadID(uid); n.grants.Of[id] != c.CPUs {
-		t.Errorf("%s has %v, and its contract says %v: %s %s", uid, n.grants.Of[id], c.CPUs, n.grants.How[id], n.grants.Why[id])
+		t.Errorf("%s has %v, and its contract says %v: %s", uid, n.grants.Of[id], c.CPUs, n.grants.Text(id))
 	}
 	n.ledger.Learn("n", n.report())
 	n.checkOpen(t)

@@ -2,7 +2,6 @@ package hold
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -24,8 +23,8 @@ func (r *round) sharedBefore() (all []cpus.Allocation, sharers []shortage.Sharer
 		}
 		h, held := r.had.Shared[w.ID]
 		if !held {
-			var no string
-			if h, no = r.chosenHome(*o); no != "" {
+			var no *cpus.Reason
+			if h, no = r.chosenHome(*o); no != nil {
 				continue
 			}
 		}
@@ -63,65 +62,59 @@ func (r *round) share() {
 	var holds []cpus.Allocation
 	for _, w := range asked {
 		if _, shown := r.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}]; !shown {
-			r.Why[w.ID] = fmt.Sprintf("%s is in a cgroup without the cpuset controller: it shares all open CPUs", w.ID)
+			r.note(w.ID, cpus.Note{Policy: w.Overrides.CPUs.Policy, Asked: w.Overrides.CPUs.CPUs, Reason: &cpus.Reason{Code: cpus.NoCPUSet}})
 			continue
 		}
-		h, by, how := r.seat(w, holds)
-		if h.CPUs.Empty() {
-			r.Why[w.ID] = how
-			continue
+		h, n := r.seat(w, holds)
+		n.Policy, n.Asked = w.Overrides.CPUs.Policy, w.Overrides.CPUs.CPUs
+		if !h.CPUs.Empty() {
+			n.Has, n.Level = h.CPUs.Len(), r.Map.LevelOf(h.Domain)
+			holds = append(holds, h)
+			r.Shared[w.ID] = h
 		}
-		holds = append(holds, h)
-		r.Shared[w.ID], r.By[w.ID], r.How[w.ID] = h, by, how
+		r.note(w.ID, n)
 	}
 }
 
-// seat chooses the seats or the pool of one workload. holds has those of
-// earlier workloads. If the workload gets nothing, the Hold is empty.
-func (r *round) seat(w node.Workload, holds []cpus.Allocation) (cpus.Allocation, By, string) {
+// seat chooses the seats or the pool of one workload. holds has those of earlier
+// workloads. If the workload gets nothing, the Allocation is empty.
+func (r *round) seat(w node.Workload, holds []cpus.Allocation) (cpus.Allocation, cpus.Note) {
 	o := w.Overrides.CPUs
 	open := r.free.Intersect(RoomBefore(r.snap.Knobs, w.Cgroup, r.snap.Topology.All()))
 	seats := r.Map.Seats(r.Map.All().Minus(open), 0, slices.Concat(holds, r.apartFrom(w)))
 	var h cpus.Allocation
-	no, possible, lost := "", false, false
+	var no *cpus.Reason
+	possible, lost := false, false
 	if chosenPolicy(o) != 0 {
 		h, no = r.chosenHome(o)
-		possible = no == ""
+		possible = no == nil
 	}
 	if before, had := r.had.Shared[w.ID]; had && before.Policy == o.Policy {
 		before.CPU, before.Exclusive = o.CPU, o.Exclusive
 		if set, moved := r.Map.Reseat(seats, before, o.CPUs); !set.Empty() {
 			before.CPUs = set
-			how := describeShared(w, before, r.Map, moved)
 			if !possible || o.Chosen.Domain != before.Domain {
-				return before, ByNode, how + author(w, no) + fewer(w, before, no)
+				return before, cpus.Note{By: cpus.ByNode, Moved: moved, Choice: choiceOf(w, no)}
 			}
-			return before, ByScheduler, how + ", as its scheduler chose" + fewer(w, before, no)
+			return before, cpus.Note{By: cpus.ByScheduler, Moved: moved}
 		}
 		lost = true
 	} else if possible {
 		if set, moved := r.Map.Reseat(seats, h, o.CPUs); !set.Empty() {
 			h.CPUs = set
-			return h, ByScheduler, describeShared(w, h, r.Map, moved) + ", as its scheduler chose" + fewer(w, h, no)
+			return h, cpus.Note{By: cpus.ByScheduler, Moved: moved}
 		}
-		no = "has no open CPU"
+		no = &cpus.Reason{Code: cpus.ChoiceFull}
 	}
-	c := o.Request
-	offer, not := r.Map.Fit(seats, c)
+	offer, not := r.Map.Fit(seats, o.Request)
 	if not != cpus.Fits {
-		n := shortage.Node{Map: r.Map, Seats: seats, Sharers: r.sharers()}
-		why := fmt.Sprintf("%s has no %s and shares all open CPUs: %s", w.ID, strings.TrimPrefix(nounOf(c.Policy), "a "), numbersOf(n, c))
-		if no != "" {
-			why += "; its scheduler's choice " + no
-		}
-		return cpus.Allocation{}, ByNode, why
+		why := numbersOf(shortage.Node{Map: r.Map, Seats: seats, Sharers: r.sharers()}, o.Request)
+		return cpus.Allocation{}, cpus.Note{Reason: &why, Choice: no}
 	}
-	h = offer.Allocation(c)
-	how := describeShared(w, h, r.Map, false)
 	if lost {
-		return h, ByNode, how + nodeChose + "its home before has no open CPU any more"
+		return offer.Allocation(o.Request), cpus.Note{By: cpus.ByNode, Choice: &cpus.Reason{Code: cpus.DomainLost}}
 	}
-	return h, ByNode, how + author(w, no)
+	return offer.Allocation(o.Request), cpus.Note{By: cpus.ByNode, Choice: choiceOf(w, no)}
 }
 
 // sharers lists the workloads that have seats or pools so far.
@@ -135,25 +128,25 @@ func (r *round) sharers() []shortage.Sharer {
 	return all
 }
 
-// chosenHome returns the seats or the pool that a scheduler chose, or the
-// reason why the node cannot follow this choice.
-func (r *round) chosenHome(o node.CPUOverride) (cpus.Allocation, string) {
-	c := o.Chosen
+// chosenHome returns the seats or the pool that a scheduler chose, or the reason
+// why the node cannot follow this choice.
+func (r *round) chosenHome(o node.CPUOverride) (cpus.Allocation, *cpus.Reason) {
+	c, none := o.Chosen, cpus.Allocation{}
 	switch {
 	case c == nil:
-		return cpus.Allocation{}, "is missing"
+		return none, &cpus.Reason{Code: cpus.NoChoice}
 	case c.Policy != o.Policy:
-		return cpus.Allocation{}, "is for " + nounOf(c.Policy)
+		return none, &cpus.Reason{Code: cpus.ChoiceForPolicy, Policy: c.Policy}
 	case c.Policy == cpus.Shared && c.CPUs.Len() != o.CPUs:
-		return cpus.Allocation{}, another(c.CPUs, o.CPUs)
+		return none, &cpus.Reason{Code: cpus.ChoiceForNumber, CPUs: c.CPUs, Request: o.Request}
 	case c.Topology != 0 && c.Topology != r.Map.Hash():
-		return cpus.Allocation{}, "is for another topology"
+		return none, &cpus.Reason{Code: cpus.ChoiceForTopology}
 	case c.Domain.Empty():
-		return cpus.Allocation{}, "names no CPUs to share"
+		return none, &cpus.Reason{Code: cpus.ChoiceWithoutDomain}
 	case !r.Map.All().Contains(c.Domain):
-		return cpus.Allocation{}, fmt.Sprintf("has %s, not online", named(c.Domain.Minus(r.Map.All())))
+		return none, &cpus.Reason{Code: cpus.ChoiceOffline, CPUs: c.Domain.Minus(r.Map.All())}
 	}
-	return cpus.Allocation{Policy: c.Policy, CPUs: c.CPUs, Domain: c.Domain, CPU: o.CPU, Exclusive: o.Exclusive}, ""
+	return c.Allocation(o.Request), nil
 }
 
 // Set returns the CPUs that a workload holds, own or shared. It returns false

@@ -67,7 +67,7 @@ func TestTheNodeSaysWhyItChose(t *testing.T) {
 			for tick := range 3 {
 				g := Decide(facts.Pool{ReservedCPUs: mustSet(t, c.reserved)}, 0, before, s)
 				id := c.runners[0].id
-				if got := g.How[id] + g.Why[id]; got != c.want {
+				if got := g.Text(id); got != c.want {
 					t.Errorf("tick %d: %q\nwant %q", tick, got, c.want)
 				}
 				before.Own = g.Of
@@ -85,11 +85,11 @@ func TestTheNodeForgetsNoChoice(t *testing.T) {
 	}, had: Previous{Own: map[node.WorkloadID]unit.CPUSet{"a": mustSet(t, "7")}}}
 	g := n.decide()
 	want := "a has 1 CPU of its own, 1 beside others on a core, chosen by the node: its scheduler's choice, CPU 3, was not possible then"
-	if g.Of["a"] != mustSet(t, "7") || g.How["a"] != want || g.By["a"] != ByNode {
-		t.Errorf("%v by %s: %q\nwant %q", g.Of["a"], g.By["a"], g.How["a"], want)
+	if g.Of["a"] != mustSet(t, "7") || g.Text("a") != want || g.Notes["a"].By != cpus.ByNode {
+		t.Errorf("%v by %s: %q\nwant %q", g.Of["a"], g.Notes["a"].By, g.Text("a"), want)
 	}
-	if why := g.Because("a"); why != "its scheduler's choice, CPU 3, was not possible then" {
-		t.Errorf("the reason alone is %q", why)
+	if n := g.Notes["a"]; n.Because() != "its scheduler's choice, CPU 3, was not possible then" || n.Code() != cpus.ChoiceNotPossible {
+		t.Errorf("the reason alone is %v: %q", n.Code(), n.Because())
 	}
 }
 
@@ -128,7 +128,7 @@ func TestTooFewCPUsHaveNumbers(t *testing.T) {
 			if name == "seats" || name == "a pool" { // a was there before the services
 				had.Own = map[node.WorkloadID]unit.CPUSet{"a": mustSet(t, map[string]string{"seats": "0-5", "a pool": "0-2"}[name])}
 			}
-			if got := Decide(facts.Pool{}, 0, had, s).Why[c.id]; got != c.want {
+			if got := Decide(facts.Pool{}, 0, had, s).Text(c.id); got != c.want {
 				t.Errorf("%q\nwant %q", got, c.want)
 			}
 		})
@@ -156,7 +156,7 @@ func TestTheNodeSaysWhyItSeats(t *testing.T) {
 		had := Previous{}
 		for tick := range 2 {
 			g := Decide(facts.Pool{}, 0, had, s)
-			if got := g.How["s"]; got != c.want {
+			if got := g.Text("s"); got != c.want {
 				t.Errorf("%s, tick %d: %q\nwant %q", name, tick, got, c.want)
 			}
 			had.Own, had.Shared = g.Of, g.Shared
@@ -185,7 +185,7 @@ func TestSeatsThatAreShortAreSaidOnce(t *testing.T) {
 			s.Knobs.Now[node.Knob{Cgroup: x.Cgroup, File: node.FileCPUs}] = node.CPUs{}
 		}
 		had := Previous{Own: map[node.WorkloadID]unit.CPUSet{"a": mustSet(t, "0-2")}, Shared: map[node.WorkloadID]cpus.Allocation{"s": {Policy: cpus.Shared, CPUs: one, Domain: mustSet(t, "0-3"), CPU: 500}}}
-		if got := Decide(facts.Pool{}, 0, had, s).How["s"]; got != c.want {
+		if got := Decide(facts.Pool{}, 0, had, s).Text("s"); got != c.want {
 			t.Errorf("%s: %q\nwant %q", name, got, c.want)
 		}
 	}

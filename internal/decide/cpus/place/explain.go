@@ -5,19 +5,20 @@ import (
 	"tenon.sh/tenon/internal/model/cpus"
 )
 
-// Explain returns the reason why the demand does not fit on the node, with the
-// numbers of the node and the names of the pods that need its CPUs. It returns
-// "" if the demand fits. name returns the name of a pod.
+// Explain returns the reason why the request does not fit on the node, with the
+// numbers of the node and the names of the pods that need its CPUs. The code is
+// Fits if the request fits. name returns the name of a pod.
 //
-// Explain is for a reader who looks at one node. A scheduler uses the reason
-// that Room returns: its message says how many nodes have the same reason, so
-// the reason must not contain numbers that differ between nodes.
-func (v *View) Explain(d *cpus.PodRequest, name func(UID) string) string {
-	switch {
-	case v.out == cpus.OtherManager && v.manager != "":
-		return cpus.OtherManager.Text() + ": " + v.manager
-	case v.out != cpus.Fits:
-		return v.out.Text()
+// Explain is for a reader who looks at one node. A scheduler uses the code that
+// Room returns: its message says how many nodes have the same reason, so the
+// reason must not contain numbers that differ between nodes.
+func (v *View) Explain(r *cpus.PodRequest, name func(UID) string) cpus.Reason {
+	if v.out != cpus.Fits {
+		why := cpus.Reason{Code: v.out}
+		if v.out == cpus.OtherManager && v.manager != "" {
+			why.Others = []string{v.manager}
+		}
+		return why
 	}
 	n := shortage.Node{Map: v.m, Seats: v.seats}
 	for _, h := range v.holds {
@@ -26,5 +27,5 @@ func (v *View) Explain(d *cpus.PodRequest, name func(UID) string) string {
 			n.Sharers = append(n.Sharers, s)
 		}
 	}
-	return n.Explain(d.Request)
+	return n.Reason(r.Request)
 }

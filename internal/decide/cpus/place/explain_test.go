@@ -35,12 +35,12 @@ func TestANodeExplainsItselfWithNumbers(t *testing.T) {
 		"static": "another manager binds CPUs on the node: the kubelet's static policy",
 		"none":   "no agent has reported the CPUs of the node",
 	} {
-		if got := l.View(node).Explain(&own, name); got != want {
-			t.Errorf("%s says %q\nwant %q", node, got, want)
+		if why := l.View(node).Explain(&own, name); why.Full() != want {
+			t.Errorf("%s says %q\nwant %q", node, why.Full(), want)
 		}
 	}
 	own.CPUs = 2
-	if why := l.View("n").Explain(&own, name); why != "" {
-		t.Errorf("there is room: %q", why)
+	if why := l.View("n").Explain(&own, name); why.Code != cpus.Fits {
+		t.Errorf("there is room: %+v", why)
 	}
 }

@@ -1,13 +1,11 @@
-// Package shortage says in words and numbers why a node has no room for a claim:
-// what the claim asks for, what the node can give, and which work needs the rest.
-// All numbers come from the functions that decide, so that they cannot contradict
-// the decision. A text is made for one node and one reader. A scheduler that asks
-// thousands of nodes uses the constants of package pick instead.
+// Package shortage finds out why a node has no room for a request: what the node
+// can give, and which work needs the rest. All numbers come from the functions
+// that decide, so that they cannot contradict the decision. They are for one node
+// and one reader. A scheduler that asks thousands of nodes uses only the code.
 package shortage
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -36,67 +34,38 @@ func SharerOf(name string, h cpus.Allocation) (Sharer, bool) {
 	return Sharer{Name: name, CPU: h.CPU}, h.Policy > cpus.Exclusive
 }
 
-// Explain returns the reason why a claim does not fit, with numbers. It returns
-// "" if the claim fits.
-func (n Node) Explain(c cpus.Request) string {
-	why, numbers := n.Numbers(c)
-	kind, _, found := strings.Cut(why.Text(), ": ")
-	if numbers == "" || !found {
-		return why.Text()
-	}
-	return kind + ": " + numbers
-}
-
-// Numbers returns the reason why a claim does not fit, and the numbers behind
-// it, such as "8 asked, 2 can be given: 8 open, of which 6 stay open for web,
-// which requests 5500m". There are no numbers if the claim fits or is for no
-// CPU.
-func (n Node) Numbers(c cpus.Request) (cpus.Code, string) {
+// Reason returns why a request does not fit, with the numbers behind it. The code
+// is Fits if it fits.
+func (n Node) Reason(c cpus.Request) cpus.Reason {
 	u := n.Map.Sum(n.Seats)
-	why := u.Room(&c)
+	r := cpus.Reason{Code: u.Room(&c)}
 	switch {
-	case why == cpus.Fits || why == cpus.NoDemand:
-		return why, ""
+	case r.Code == cpus.Fits || r.Code == cpus.NoDemand:
+		return r
 	case c.Policy == cpus.Exclusive:
-		return why, n.own(&u, c, why)
+		n.exclusive(&r, &u, c)
+	default:
+		n.shared(&r, &u, c)
 	}
-	return why, n.shared(&u, c, why)
+	r.Request = c
+	return r
 }
 
-// own returns the numbers for a claim for own CPUs.
-func (n Node) own(u *pick.Summary, c cpus.Request, why cpus.Code) string {
-	asked := fmt.Sprintf("%d asked", c.CPUs)
-	switch c.Bind {
-	case cpus.OnlyWhole:
-		asked += " as whole cores"
-	case cpus.OnlySpread:
-		asked += ", one of each core,"
-	}
-	if c.Within > cpus.Machine {
-		asked += " in " + c.Within.One()
-	}
-	if c.Fewest {
-		asked += " on the fewest NUMA nodes"
-	}
-	asked = strings.TrimSuffix(asked, ",")
-	if why == cpus.NotWhole {
-		return asked + ", and " + sizes(n.Map)
+// exclusive adds the numbers for a request for exclusive CPUs.
+func (n Node) exclusive(r *cpus.Reason, u *pick.Summary, c cpus.Request) {
+	if r.Code == cpus.NotWhole {
+		r.Sizes = sizes(n.Map)
+		return
 	}
 	open := n.Map.Open(n.Seats)
-	text := fmt.Sprintf("%s, %s can be given: %d open", asked, orNone(given(u, c)), open.Len())
-	switch c.Bind {
-	case cpus.OnlyWhole:
-		if whole := onCores(n.Map, open, true); whole < open.Len() {
-			text += fmt.Sprintf(" (%d on whole cores)", whole)
-		}
-	case cpus.OnlySpread:
-		text += fmt.Sprintf(" (on %d cores)", onCores(n.Map, open, false))
+	r.Given, r.Open = given(u, c), open.Len()
+	if c.Bind == cpus.OnlyWhole || c.Bind == cpus.OnlySpread {
+		r.Cores = onCores(n.Map, open, c.Bind == cpus.OnlyWhole)
 	}
-	any := cpus.Request{Policy: cpus.Exclusive, CPUs: open.Len() + 1}
-	if stay := open.Len() - given(u, any); stay > 0 {
-		text += fmt.Sprintf(", of which %d %s", stay, n.forWhom(stay))
+	r.Stay = r.Open - given(u, cpus.Request{Policy: cpus.Exclusive, CPUs: r.Open + 1})
+	if r.Stay > n.Seats.Keep() {
+		n.name(r)
 	}
-	return text
 }
 
 // given returns the largest number of own CPUs, below the number in the claim,
@@ -109,50 +78,18 @@ func given(u *pick.Summary, c cpus.Request) int {
 	return max(c.CPUs, 0)
 }
 
-// forWhom says for which work a number of CPUs stays open.
-func (n Node) forWhom(stay int) string {
-	verb := "stays"
-	if stay > 1 {
-		verb = "stay"
-	}
-	requests := unit.MilliCPU(0)
-	for _, s := range n.Sharers {
-		requests += s.CPU
-	}
-	if len(n.Sharers) == 0 || stay <= n.Seats.Keep() {
-		return verb + " open for work without own CPUs"
-	}
-	text := fmt.Sprintf("%s open for %s, which %s %v", verb, n.who(), request(len(n.Sharers)), requests)
-	if unit.CPUs(stay-1) >= requests { // each L3 cache and NUMA node keeps whole CPUs for the work in it
-		text += " in several places"
-	}
-	return text
-}
-
-// shared returns the numbers for a claim for seats or a pool.
-func (n Node) shared(u *pick.Summary, c cpus.Request, why cpus.Code) string {
-	asked := fmt.Sprintf("a request of %v", c.CPU)
-	if c.Policy == cpus.Shared {
-		asked = fmt.Sprintf("%s for %s", countSeats(c.CPUs), asked)
-	}
-	place := ""
-	if c.Within > cpus.Machine {
-		asked += " in " + c.Within.One()
-		place = " in the best"
-	}
+// shared adds the numbers for a request for shared CPUs or a pool.
+func (n Node) shared(r *cpus.Reason, u *pick.Summary, c cpus.Request) {
 	open := n.Map.Open(n.Seats)
-	best := 0
+	r.Open = open.Len()
+	if r.Code == cpus.SharedRequested || r.Code == cpus.PoolRequested {
+		r.CPU = left(u, c)
+		n.name(r)
+		return
+	}
 	for _, set := range n.Map.Pools(c.Within) {
-		best = max(best, set.Intersect(open).Len())
+		r.Given = max(r.Given, set.Intersect(open).Len())
 	}
-	if why != cpus.SharedRequested && why != cpus.PoolRequested {
-		return fmt.Sprintf("%s asked, %s open%s", asked, orNone(best), place)
-	}
-	requests := unit.MilliCPU(0)
-	for _, s := range n.Sharers {
-		requests += s.CPU
-	}
-	return fmt.Sprintf("%s asked, %v left%s: %d open, of which %s %s %v", asked, left(u, c), place, open.Len(), n.who(), request(len(n.Sharers)), requests)
 }
 
 // left returns the largest request, below the request of the claim, with which
@@ -173,32 +110,21 @@ func left(u *pick.Summary, c cpus.Request) unit.MilliCPU {
 	return least
 }
 
-// mostNames is the number of sharers that a text names.
+// mostNames is the number of sharers that a reason names.
 const mostNames = 3
 
-// who names the workloads with seats or pools. The largest request comes first.
-func (n Node) who() string {
+// name adds the workloads with shared CPUs or pools, the largest request first.
+func (n Node) name(r *cpus.Reason) {
 	all := slices.Clone(n.Sharers)
 	slices.SortFunc(all, func(a, b Sharer) int {
 		return cmp.Or(cmp.Compare(b.CPU, a.CPU), strings.Compare(a.Name, b.Name))
 	})
-	var names []string
 	for _, s := range all {
-		names = append(names, s.Name)
+		r.Others, r.Shared = append(r.Others, s.Name), r.Shared+s.CPU
 	}
-	if len(names) > mostNames {
-		names = append(names[:mostNames-1], fmt.Sprintf("%d more", len(names)-mostNames+1))
+	if n := len(r.Others); n > mostNames {
+		r.Others, r.OthersMore = r.Others[:mostNames-1], n-mostNames+1
 	}
-	return List(names)
-}
-
-// List prints names as "a", "a and b" or "a, b and c".
-func List(names []string) string {
-	if len(names) < 2 {
-		return strings.Join(names, "")
-	}
-	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " and " + names[last]
 }
 
 // onCores counts the open CPUs on wholly open cores, if whole is set. Otherwise
@@ -216,8 +142,8 @@ func onCores(m *pick.Map, open unit.CPUSet, whole bool) int {
 	return n
 }
 
-// sizes says how many CPUs the cores have.
-func sizes(m *pick.Map) string {
+// sizes returns the numbers of CPUs that the cores have.
+func sizes(m *pick.Map) []int {
 	var all []int
 	for _, core := range pick.Cores(m) {
 		if !slices.Contains(all, core.Len()) {
@@ -225,30 +151,5 @@ func sizes(m *pick.Map) string {
 		}
 	}
 	slices.Sort(all)
-	var texts []string
-	for _, size := range all {
-		texts = append(texts, fmt.Sprint(size))
-	}
-	return "a core has " + strings.Join(texts, " or ") + " CPUs"
-}
-
-func orNone(n int) string {
-	if n == 0 {
-		return "none"
-	}
-	return fmt.Sprint(n)
-}
-
-func countSeats(n int) string {
-	if n == 1 {
-		return "1 seat"
-	}
-	return fmt.Sprintf("%d seats", n)
-}
-
-func request(n int) string {
-	if n == 1 {
-		return "requests"
-	}
-	return "request"
+	return all
 }

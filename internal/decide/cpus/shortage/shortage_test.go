@@ -2,8 +2,7 @@ package shortage
 
 import (
 	"math/rand/v2"
-	"regexp"
-	"strconv"
+	"slices"
 	"strings"
 	"testing"
 
@@ -113,28 +112,27 @@ func TestEachReasonHasTheNumbersOfTheNode(t *testing.T) {
 		"it fits":             {eight, 0, nil, cpus.Request{Policy: cpus.Exclusive, CPUs: 8}, cpus.Fits, ""},
 	} {
 		n := nodeOf(t, c.m, c.keep, c.works...)
-		why, _ := n.Numbers(c.claim)
-		if got := n.Explain(c.claim); why != c.why || got != c.want {
-			t.Errorf("%s: %q\n got %q\nwant %q", name, why, got, c.want)
+		why := n.Reason(c.claim)
+		if got := why.Full(); why.Code != c.why || got != c.want {
+			t.Errorf("%s: %q\n got %q\nwant %q", name, why.Code, got, c.want)
 		}
 	}
 }
 
 func TestManySharersAreCounted(t *testing.T) {
 	n := Node{Sharers: []Sharer{{"c", 100}, {"a", 300}, {"d", 100}, {"b", 200}}}
-	if got := n.who(); got != "a, b and 2 more" {
-		t.Errorf("%q", got)
+	var r cpus.Reason
+	if n.name(&r); !slices.Equal(r.Others, []string{"a", "b"}) || r.OthersMore != 2 || r.Shared != 700 {
+		t.Errorf("%+v", r)
 	}
-	n.Sharers = n.Sharers[:3]
-	if got := n.who(); got != "a, c and d" {
-		t.Errorf("%q", got)
+	r, n.Sharers = cpus.Reason{}, n.Sharers[:3]
+	if n.name(&r); !slices.Equal(r.Others, []string{"a", "c", "d"}) || r.OthersMore != 0 {
+		t.Errorf("%+v", r)
 	}
 }
 
-var canBeGiven = regexp.MustCompile(` (none|\d+) can be given`)
-
 // TestTheNumbersAreTrue asks random nodes for own CPUs, seats and pools. A claim
-// for the number that a text says can be given, or is left, must fit, and a claim
+// for the number that a reason says can be given, or is left, must fit, and a claim
 // for one more must not. A text must be about the kind of its claim.
 func TestTheNumbersAreTrue(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(51, 52))
@@ -165,45 +163,37 @@ func TestTheNumbersAreTrue(t *testing.T) {
 		}
 		n.Seats = s
 		c := claim()
-		why, numbers := n.Numbers(c)
+		why := n.Reason(c)
 		_, fit := m.Fit(s, c)
-		if why != fit {
-			t.Fatalf("%+v: %q, and the choice says %q", c, why, fit)
+		if why.Code != fit {
+			t.Fatalf("%+v: %v, and the choice says %v", c, why.Code, fit)
 		}
-		if why == cpus.Fits {
+		if why.Code == cpus.Fits {
 			continue
 		}
-		seen[why]++
+		seen[why.Code]++
 		kind := map[cpus.Policy]string{cpus.Exclusive: "own CPUs", cpus.Shared: "seats", cpus.Pool: "a pool"}[c.Policy]
-		if text := n.Explain(c); !strings.HasPrefix(text, "no room for "+kind+": ") || !strings.HasPrefix(why.Text(), "no room for "+kind+": ") {
+		if text := why.Full(); !strings.HasPrefix(text, "no room for "+kind+": ") || !strings.HasPrefix(why.Code.Text(), "no room for "+kind+": ") {
 			t.Fatalf("%+v: %q", c, text)
 		}
 		u := m.Sum(s)
-		if found := canBeGiven.FindStringSubmatch(numbers); found != nil {
-			given, _ := strconv.Atoi(found[1]) // none: 0
-			for less := c; less.CPUs > given; less.CPUs-- {
+		if c.Policy == cpus.Exclusive && why.Code != cpus.NotWhole {
+			for less := c; less.CPUs > why.Given; less.CPUs-- {
 				if u.Room(&less) == cpus.Fits {
-					t.Fatalf("%+v: %q, and %d fit", c, numbers, less.CPUs)
+					t.Fatalf("%+v: %+v, and %d fit", c, why, less.CPUs)
 				}
 			}
-			if some := c; given > 0 {
-				if some.CPUs = given; u.Room(&some) != cpus.Fits {
-					t.Fatalf("%+v: %q, and %d do not fit", c, numbers, given)
+			if some := c; why.Given > 0 {
+				if some.CPUs = why.Given; u.Room(&some) != cpus.Fits {
+					t.Fatalf("%+v: %+v, and %d do not fit", c, why, why.Given)
 				}
 			}
 		}
-		if _, after, found := strings.Cut(numbers, " asked, "); found && (why == cpus.SharedRequested || why == cpus.PoolRequested) {
-			text, _, _ := strings.Cut(after, "m left")
-			left, err := strconv.Atoi(text)
-			if err != nil {
-				t.Fatalf("%q", numbers)
-			}
-			some := c
-			some.CPU = unit.MilliCPU(left)
-			more := c
-			more.CPU = unit.MilliCPU(left + 1)
-			if left > 0 && u.Room(&some) != cpus.Fits || u.Room(&more) == cpus.Fits || len(n.Sharers) == 0 {
-				t.Fatalf("%+v: %q with %d sharers", c, numbers, len(n.Sharers))
+		if why.Code == cpus.SharedRequested || why.Code == cpus.PoolRequested {
+			some, more := c, c
+			some.CPU, more.CPU = why.CPU, why.CPU+1
+			if why.CPU > 0 && u.Room(&some) != cpus.Fits || u.Room(&more) == cpus.Fits || len(n.Sharers) == 0 {
+				t.Fatalf("%+v: %+v with %d sharers", c, why, len(n.Sharers))
 			}
 		}
 	}
