@@ -302,12 +302,12 @@ func countReasons(answers []answer) []Reason {
 	if len(answers) == 0 {
 		return []Reason{{Why: "the cluster has no node"}}
 	}
-	count, most := map[string]int{}, map[string]*lack{}
+	count, most := map[string]int{}, map[string]answer{}
 	for _, a := range answers {
 		why := strings.Join(a.why, "; ")
 		count[why]++
-		if l := a.lack; l != nil && (most[why] == nil || l.left.Cmp(most[why].left) > 0) {
-			most[why] = l
+		if l := most[why].lack; a.lack != nil && (l == nil || a.lack.left.Cmp(l.left) > 0) {
+			most[why] = a
 		}
 	}
 	var all []Reason
@@ -315,12 +315,12 @@ func countReasons(answers []answer) []Reason {
 		return cmp.Or(cmp.Compare(count[b], count[a]), strings.Compare(a, b))
 	}) {
 		text := why
-		if l := most[why]; l != nil {
-			numbers := l.String()
+		if best := most[why]; best.lack != nil { // it is the first reason
+			text = best.lack.String()
 			if count[why] > 1 {
-				numbers += " on the node with the most"
+				text += " on the node with the most"
 			}
-			text = numbers + strings.TrimPrefix(why, l.short())
+			text = strings.Join(append([]string{text}, best.why[1:]...), "; ")
 		}
 		all = append(all, Reason{Nodes: count[why], Why: text})
 	}
