@@ -53,7 +53,7 @@ func (k *keeper) podChanged(before, after any) {
 	}
 	node, known := k.ledger.Node(uid)
 	doubts := k.ledger.Doubts(uid)
-	news := k.ledger.Bound(place.Pod{UID: uid, Request: demand}, p.Spec.NodeName, choice)
+	news := k.ledger.Confirm(place.Pod{UID: uid, Request: demand}, p.Spec.NodeName, choice)
 	delete(k.failed, p.UID)
 	delete(k.nominees, p.UID)
 	if !news { // most pods: this scheduler bound the pod as it was reserved

@@ -31,9 +31,9 @@ func viewsOf(t *testing.T, n int) []*place.View {
 	l.Learn("n", report)
 	for i := range n {
 		all = append(all, l.View("n"))
-		l.Reserve(place.Pod{UID: place.UID(fmt.Sprint(i)), Request: owns(1 + i%3)}, "n")
+		l.Assume(place.Pod{UID: place.UID(fmt.Sprint(i)), Request: owns(1 + i%3)}, "n")
 		if i%4 == 3 {
-			l.Release(place.UID(fmt.Sprint(i / 2)))
+			l.Forget(place.UID(fmt.Sprint(i / 2)))
 		}
 	}
 	return all

@@ -214,7 +214,7 @@ func (k *keeper) publish(node string) {
 // forget forgets a node that has neither a report nor pods. The caller holds
 // k.mu.
 func (k *keeper) forget(node string) {
-	k.ledger.Forget(node)
+	k.ledger.RemoveNode(node)
 	delete(k.seen, node)
 	delete(k.rooms, node)
 	if k.nodes[node] {
@@ -232,7 +232,7 @@ func (k *keeper) reserve(p place.Pod, node string, trial fwk.NodeInfo) (place.Co
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	before, doubtful := k.ledger.View(node), slices.Contains(k.ledger.Doubts(p.UID), node)
-	c, why := k.ledger.Reserve(p, node)
+	c, why := k.ledger.Assume(p, node)
 	if doubtful && k.ledger.View(node) != before { // the pod gave up what it held there for another demand or hardware
 		k.changed(node)
 	} else {
@@ -261,7 +261,7 @@ func (k *keeper) unreserve(uid types.UID, trial bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	node, known := k.ledger.Node(place.UID(uid))
-	k.ledger.Release(place.UID(uid))
+	k.ledger.Forget(place.UID(uid))
 	switch {
 	case !known:
 	case trial:
@@ -333,7 +333,7 @@ func (k *keeper) sweep() {
 			continue
 		}
 		delete(k.doubts, d)
-		if k.ledger.Settle(place.UID(d.uid), d.node) {
+		if k.ledger.ForgetDoubt(place.UID(d.uid), d.node) {
 			k.changed(d.node)
 		}
 	}

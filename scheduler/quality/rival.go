@@ -118,11 +118,11 @@ func (t *tenon) worth(at int, c *claim) float64 {
 
 func (t *tenon) take(at int, c *claim) (unit.CPUSet, bool) {
 	p := place.Pod{UID: place.UID(c.id), Request: demand(c)}
-	contract, why := t.ledger.Reserve(p, t.names[at])
+	contract, why := t.ledger.Assume(p, t.names[at])
 	if why != cpus.Fits {
 		return unit.CPUSet{}, false
 	}
-	t.ledger.Bound(p, t.names[at], contract.Choice)
+	t.ledger.Confirm(p, t.names[at], contract.Choice)
 	if c.cpus == 0 {
 		return unit.CPUSet{}, true
 	}

@@ -194,7 +194,7 @@ func (f *flow) expectedMetrics() map[string]string {
 	for _, p := range f.pods {
 		if d, asks, _ := kube.DemandOf(p); asks && p.Spec.NodeName != "" {
 			c, _, _ := kube.ChoiceOf(p)
-			l.Bound(place.Pod{UID: place.UID(p.UID), Request: d}, p.Spec.NodeName, c)
+			l.Confirm(place.Pod{UID: place.UID(p.UID), Request: d}, p.Spec.NodeName, c)
 		}
 	}
 	sums := map[string]int{}

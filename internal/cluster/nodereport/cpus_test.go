@@ -61,7 +61,7 @@ func TestTheReportSaysWhoHoldsWhichCPUs(t *testing.T) {
 		}
 		l := place.New()
 		l.Learn("n", r)
-		if _, why := l.Reserve(place.Pod{UID: "new", Request: cpus.PodRequest{Request: cpus.Request{Policy: cpus.Exclusive, CPUs: 1}}}, "n"); why != want {
+		if _, why := l.Assume(place.Pod{UID: "new", Request: cpus.PodRequest{Request: cpus.Request{Policy: cpus.Exclusive, CPUs: 1}}}, "n"); why != want {
 			t.Errorf("with the manager %q a scheduler finds %q, want %q", manager, why, want)
 		}
 	}

@@ -282,7 +282,7 @@ func (c *Cluster) fit(p candidate, known []schedulers.Scheduler, answers []answe
 	}
 	best := answers[0]
 	if p.demand != nil {
-		contract, why := c.ledger.Reserve(place.Pod{UID: place.UID(p.UID), Request: *p.demand}, best.node.Name)
+		contract, why := c.ledger.Assume(place.Pod{UID: place.UID(p.UID), Request: *p.demand}, best.node.Name)
 		if why != cpus.Fits { // cannot happen: the pod has just fitted
 			f.Reasons = []Reason{{Nodes: 1, Why: why.Text()}}
 			return f

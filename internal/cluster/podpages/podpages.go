@@ -100,7 +100,7 @@ func NewPartly(nodes []nodepages.Node, pods []corev1.Pod, lacks Lacks, now time.
 		}
 		if demand, asks, _ := kube.DemandOf(stored.InForce(p)); asks {
 			contract, _, _ := kube.ChoiceOf(p)
-			c.ledger.Bound(place.Pod{UID: uidOf(p), Request: demand}, p.Spec.NodeName, contract)
+			c.ledger.Confirm(place.Pod{UID: uidOf(p), Request: demand}, p.Spec.NodeName, contract)
 		}
 	}
 	return c

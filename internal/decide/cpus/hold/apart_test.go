@@ -87,7 +87,7 @@ func TestANodeChoosesAsALedgerWould(t *testing.T) {
 }
 
 // TestAGrowingPodKeepsApart lets a pod grow before the other pod with the same
-// Separation has its turn. The core of the other pod must count already.
+// exclusive policy has its turn. The core of the other pod must count already.
 func TestAGrowingPodKeepsApart(t *testing.T) {
 	topo := machine(1, 1, 4, 2)
 	hash := pick.Compile(topo).Hash()

@@ -240,7 +240,7 @@ func (c claim) compare(o claim) int {
 		strings.Compare(string(c.work.ID), string(o.work.ID)))
 }
 
-// chosenPolicy returns the grade that a scheduler chose, or 0 if none chose.
+// chosenPolicy returns the policy that a scheduler chose, or 0 if none chose.
 func chosenPolicy(o node.CPUOverride) cpus.Policy {
 	if o.Chosen == nil {
 		return 0

@@ -89,15 +89,15 @@ func TestWhatTheLedgerGrantsTheNodeObeys(t *testing.T) {
 			switch rnd.IntN(6) {
 			case 0, 1, 2:
 				p := place.Pod{UID: place.UID(fmt.Sprint("p", i)), Request: anyDemand(rnd, len(n.topo.CPUs))}
-				c, why := n.ledger.Reserve(p, "n")
+				c, why := n.ledger.Assume(p, "n")
 				if why != cpus.Fits {
 					continue
 				}
 				if rnd.IntN(5) == 0 {
-					n.ledger.Release(p.UID)
+					n.ledger.Forget(p.UID)
 					continue
 				}
-				n.ledger.Bound(p, "n", c.Choice)
+				n.ledger.Confirm(p, "n", c.Choice)
 				n.pods[p.UID] = p
 				granted++
 			case 3:
@@ -174,7 +174,7 @@ func (n *site) check(t *testing.T) {
 	rebuilt.Learn("n", n.report())
 	for uid, p := range n.pods {
 		c, _, _ := n.ledger.Contract(uid)
-		rebuilt.Bound(p, "n", c.Choice)
+		rebuilt.Confirm(p, "n", c.Choice)
 	}
 	if a, b := n.ledger.View("n").Open(), rebuilt.View("n").Open(); a != b {
 		t.Errorf("the ledger sees %v open, and one rebuilt from the report %v", a, b)

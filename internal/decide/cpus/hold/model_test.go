@@ -103,13 +103,13 @@ func (m *model) ledger(s *scheduler) *place.Ledger {
 	for p := range m.pods {
 		switch {
 		case s.seen[p].made:
-			l.Bound(modelPod(p), "n", m.contractOf(s.seen[p]).Choice)
+			l.Confirm(modelPod(p), "n", m.contractOf(s.seen[p]).Choice)
 		case s.reserved[p].made:
 			pod := modelPod(p)
 			if s.report[p].refused { // another scheduler has bound the pod; the ledger keeps the reservation
 				pod.UID += "-reserved"
 			}
-			l.Bound(pod, "n", m.contractOf(s.reserved[p]).Choice)
+			l.Confirm(pod, "n", m.contractOf(s.reserved[p]).Choice)
 		}
 	}
 	return l
@@ -120,7 +120,7 @@ func (m *model) reserve(s *scheduler, p int) contract {
 	key := reserving{*s, p}
 	out, known := m.reserves[key]
 	if !known {
-		if c, why := m.ledger(s).Reserve(modelPod(p), "n"); why == cpus.Fits {
+		if c, why := m.ledger(s).Assume(modelPod(p), "n"); why == cpus.Fits {
 			out = contract{set: c.CPUs.String(), made: true}
 		}
 		m.reserves[key] = out

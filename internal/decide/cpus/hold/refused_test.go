@@ -29,13 +29,13 @@ func TestTheLedgerFollowsANodeThatRefusesPods(t *testing.T) {
 			switch rnd.IntN(8) {
 			case 0, 1, 2:
 				p := place.Pod{UID: place.UID(fmt.Sprint("p", i)), Request: anyDemand(rnd, len(n.topo.CPUs))}
-				c, why := n.ledger.Reserve(p, "n")
+				c, why := n.ledger.Assume(p, "n")
 				if why != cpus.Fits {
 					continue
 				}
 				n.pods[p.UID] = p
 				if late[p.UID] = c; rnd.IntN(3) > 0 {
-					n.ledger.Bound(p, "n", c.Choice)
+					n.ledger.Confirm(p, "n", c.Choice)
 					delete(late, p.UID)
 				}
 			case 3:
@@ -54,7 +54,7 @@ func TestTheLedgerFollowsANodeThatRefusesPods(t *testing.T) {
 				}
 			case 5:
 				for uid, c := range late {
-					n.ledger.Bound(n.pods[uid], "n", c.Choice)
+					n.ledger.Confirm(n.pods[uid], "n", c.Choice)
 				}
 				clear(late)
 			default:
@@ -62,7 +62,7 @@ func TestTheLedgerFollowsANodeThatRefusesPods(t *testing.T) {
 				n.tick() // a pod with a new home may free CPUs
 				n.ledger.Learn("n", n.report())
 				for uid, c := range late {
-					n.ledger.Bound(n.pods[uid], "n", c.Choice)
+					n.ledger.Confirm(n.pods[uid], "n", c.Choice)
 				}
 				clear(late)
 				refused += len(n.report().Refused)
@@ -89,11 +89,11 @@ func (n *site) checkNew(t *testing.T, rnd *rand.Rand, uid place.UID) int {
 	if !slices.ContainsFunc(slices.Collect(maps.Keys(n.grants.Notes)), n.grants.Refused) {
 		return 0
 	}
-	c, why := n.ledger.Reserve(p, "n")
+	c, why := n.ledger.Assume(p, "n")
 	if why != cpus.Fits {
 		return 0
 	}
-	n.ledger.Bound(p, "n", c.Choice)
+	n.ledger.Confirm(p, "n", c.Choice)
 	n.pods[p.UID] = p
 	n.tick()
 	if id := node.WorkloadID(uid); n.grants.Of[id] != c.CPUs {
@@ -118,7 +118,7 @@ func (n *site) checkOpen(t *testing.T) {
 	rebuilt.Learn("n", n.report())
 	for uid, p := range n.pods {
 		c, _, _ := n.ledger.Contract(uid)
-		rebuilt.Bound(p, "n", c.Choice)
+		rebuilt.Confirm(p, "n", c.Choice)
 	}
 	a, b := n.ledger.View("n"), rebuilt.View("n")
 	if a.Open() != want || fmt.Sprint(a.Holds()) != fmt.Sprint(b.Holds()) {

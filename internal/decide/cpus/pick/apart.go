@@ -6,7 +6,7 @@ import (
 	"tenon.sh/tenon/internal/model/cpus"
 )
 
-// mark records the cores or NUMA nodes of a workload with a Separation.
+// mark records the cores or NUMA nodes of a workload with an exclusive policy.
 func (m *Map) mark(s *Seats, h *cpus.Allocation) {
 	if h.Exclusive == cpus.NotExclusive {
 		return
@@ -42,7 +42,7 @@ func around(m *Map, i int32, a cpus.ExclusivePolicy) span {
 }
 
 // away returns the open CPUs outside the cores, or NUMA nodes, of work with the
-// Separation a. If all open CPUs are outside, it returns nil.
+// exclusive policy a. If all open CPUs are outside, it returns nil.
 func away(m *Map, s *Seats, a cpus.ExclusivePolicy) mask {
 	if a == cpus.NotExclusive || s.marked[a] == nil {
 		return nil

@@ -56,7 +56,7 @@ func TestWorkWithTheSameSeparationIsApart(t *testing.T) {
 }
 
 // TestOwnCPUsGrowAndShrinkApart lets a workload grow and shrink beside others
-// with the same Separation. It keeps the CPUs that it has.
+// with the same exclusive policy. It keeps the CPUs that it has.
 func TestOwnCPUsGrowAndShrinkApart(t *testing.T) {
 	m := Compile(machine(1, 2, 4, 2))
 	for name, c := range map[string]struct {
@@ -79,7 +79,7 @@ func TestOwnCPUsGrowAndShrinkApart(t *testing.T) {
 }
 
 // TestASeatMovesApart takes a seat away. The new seat must not share a core
-// with work of the same Separation.
+// with work of the same exclusive policy.
 func TestASeatMovesApart(t *testing.T) {
 	m := Compile(machine(1, 1, 4, 2))
 	h := cpus.Allocation{Policy: cpus.Shared, CPUs: set(t, "0,2"), Domain: m.All(), CPU: 100, Exclusive: cpus.PCPULevel}
@@ -103,12 +103,12 @@ func TestANodeWithAPlaceApartRatesHigher(t *testing.T) {
 		t.Errorf("a free NUMA node is rated %d, and none %d", one, both)
 	}
 	if a, b := worth(cpus.NotExclusive, "0"), worth(cpus.PCPULevel, "0"); a != b {
-		t.Errorf("rated %d without a Separation, and %d with one that no work has", a, b)
+		t.Errorf("rated %d without an exclusive policy, and %d with one that no work has", a, b)
 	}
 }
 
 // near returns the positions that a claim should avoid: those on cores or NUMA
-// nodes of work with the same Separation. It has no code in common with the choice.
+// nodes of work with the same exclusive policy. It has no code in common with the choice.
 func near(m *Map, holds []cpus.Allocation, apart cpus.ExclusivePolicy) (all uint64) {
 	for _, h := range holds {
 		if apart == cpus.NotExclusive || h.Exclusive != apart {
@@ -188,9 +188,9 @@ func hasPlace(m *Map, s Seats, c cpus.Request, avoid uint64) bool {
 	return false
 }
 
-// TestNoClaimSharesWhileAnotherPlaceExists places random claims with a Separation
+// TestNoClaimSharesWhileAnotherPlaceExists places random claims with an exclusive policy
 // on random machines of up to 16 CPUs. A claim must avoid work with the same
-// Separation if a place allows it, and must get the best such place. The summary
+// exclusive policy if a place allows it, and must get the best such place. The summary
 // must agree. TENON_TEST_LONG=1 tries more.
 func TestNoClaimSharesWhileAnotherPlaceExists(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(65, 66))

@@ -21,7 +21,7 @@ type Seats struct {
 	// load is the load of seated work, by the position of the CPU.
 	load []unit.MilliCPU
 	keep int32 // number of CPUs that stay open, whatever work there is
-	// marked[a] are the CPUs of cores or nodes used by work with Apart a.
+	// marked[a] are the CPUs of cores or nodes used by work with the exclusive policy a.
 	marked [cpus.ExclusivePolicies]mask
 }
 
@@ -236,7 +236,7 @@ func (m *Map) limitRoom(s *Seats, open, room []int32, by measure) {
 // Reseat returns the CPUs that seated or pooled work gets now in its home.
 // Pooled work gets all open CPUs. Seated work gets n of them, and keeps its
 // seats as far as possible. A seat that moves keeps away from work with the same
-// Apart, as far as possible. moved says whether a seat had to move. If the home
+// exclusive policy, as far as possible. moved says whether a seat had to move. If the home
 // has no open CPU, the set is empty.
 func (m *Map) Reseat(s Seats, h cpus.Allocation, n int) (set unit.CPUSet, moved bool) {
 	home := &m.pools[m.smallestPool(h.Domain)]

@@ -22,8 +22,8 @@ type Summary struct {
 	// sorted holds, for each level, the room of all pools in ascending order.
 	sorted [cpus.Levels][]int32
 	seats  []seatRoom // by pool
-	// apart[a] is the summary for a claim with the Separation a. It leaves out
-	// CPUs beside work with the same Separation, and is nil if there are none.
+	// apart[a] is the summary for a claim with the exclusive policy a. It leaves out
+	// CPUs beside work with the same exclusive policy, and is nil if there are none.
 	apart [cpus.ExclusivePolicies]*Summary
 }
 
@@ -208,7 +208,7 @@ func (u *Summary) fits(c *cpus.Request, n int32, by int) bool {
 	return !c.Fewest || u.few[by][u.m.fewestNodes(n)] >= n
 }
 
-// roomToShare is Room for seated and pooled work. If c.Apart is Anywhere, it
+// roomToShare is Room for seated and pooled work. If c.Exclusive is NotExclusive, it
 // checks only the pools of level c.Within, because no pool below has more room.
 func (u *Summary) roomToShare(c *cpus.Request) cpus.Code {
 	last := c.Within
@@ -226,7 +226,7 @@ func (u *Summary) roomToShare(c *cpus.Request) cpus.Code {
 // Worth rates the placement of a claim that fits, from 0 to 100. The level of
 // the pool that contains all CPUs has the most weight, then the number of whole
 // cores, and then the size of the rest of the pool. Beside work with the same
-// Apart, the rating is a tenth.
+// exclusive policy, the rating is a tenth.
 func (u *Summary) Worth(c *cpus.Request) int64 {
 	if u.m == nil || len(u.seats) == 0 {
 		return 0
@@ -240,7 +240,7 @@ func (u *Summary) Worth(c *cpus.Request) int64 {
 	return u.worthAt(c)
 }
 
-// worthAt is Worth, but does not look at Apart.
+// worthAt is Worth, but does not look at the exclusive policy.
 func (u *Summary) worthAt(c *cpus.Request) int64 {
 	n := int32(min(max(c.CPUs, 1), unit.MaxCPUs))
 	if c.Policy != cpus.Exclusive {

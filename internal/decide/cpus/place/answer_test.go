@@ -35,9 +35,9 @@ func TestAnAnswerIsRoomAndWorth(t *testing.T) {
 		}
 		for i := range 40 {
 			if rnd.IntN(3) == 0 {
-				l.Release(UID(fmt.Sprint(rnd.IntN(i + 1))))
+				l.Forget(UID(fmt.Sprint(rnd.IntN(i + 1))))
 			} else {
-				l.Reserve(Pod{UID(fmt.Sprint(i)), anyDemand(rnd)}, "n")
+				l.Assume(Pod{UID(fmt.Sprint(i)), anyDemand(rnd)}, "n")
 			}
 			v, d := l.View("n"), anyDemand(rnd)
 			a, why := v.Answer(&d), v.Room(&d)

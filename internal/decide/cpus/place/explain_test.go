@@ -17,11 +17,11 @@ func TestANodeExplainsItselfWithNumbers(t *testing.T) {
 	l.Learn("static", Report{Topology: machine(1, 2, 2, 2), Manager: "the kubelet's static policy"})
 	burst := cpus.PodRequest{Request: cpus.Request{Policy: cpus.Shared, CPUs: 4, CPU: 3500}}
 	for node, uid := range map[string]UID{"n": "1", "m": "2"} {
-		if _, why := l.Reserve(Pod{uid, burst}, node); why != cpus.Fits {
+		if _, why := l.Assume(Pod{uid, burst}, node); why != cpus.Fits {
 			t.Fatal(why)
 		}
 	}
-	if _, why := l.Reserve(Pod{"3", cpus.PodRequest{Request: cpus.Request{Policy: cpus.Pool, CPU: unit.CPUs(2)}}}, "m"); why != cpus.Fits {
+	if _, why := l.Assume(Pod{"3", cpus.PodRequest{Request: cpus.Request{Policy: cpus.Pool, CPU: unit.CPUs(2)}}}, "m"); why != cpus.Fits {
 		t.Fatal(why)
 	}
 	name := func(uid UID) string { return "shop/web-" + string(uid) }

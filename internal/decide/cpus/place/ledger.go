@@ -52,7 +52,7 @@ type entry struct {
 type state uint8
 
 const (
-	reserved state = iota
+	assumed state = iota
 	doubtful       // a bind was sent, and its answer is not known
 	bound
 )
@@ -126,8 +126,8 @@ func (l *Ledger) IsUnused(node string) bool {
 	return p == nil || len(p.promised) == 0
 }
 
-// Forget removes a node.
-func (l *Ledger) Forget(node string) {
+// RemoveNode removes a node.
+func (l *Ledger) RemoveNode(node string) {
 	if p := l.nodes[node]; p != nil {
 		for _, e := range p.promised {
 			l.unlist(e)
@@ -136,12 +136,12 @@ func (l *Ledger) Forget(node string) {
 	}
 }
 
-// Bound records that a pod is bound to a node by a contract. A pod without a
+// Confirm records that a pod is bound to a node by a contract. A pod without a
 // contract has the zero Choice. For such a pod, the node makes the same
-// choice as the ledger. A pod is bound once, so all doubts about it end. Bound
+// choice as the ledger. A pod is bound once, so all doubts about it end. Confirm
 // returns false if no view changes: the pod already held these CPUs, and none
 // on other nodes.
-func (l *Ledger) Bound(p Pod, node string, c cpus.Choice) bool {
+func (l *Ledger) Confirm(p Pod, node string, c cpus.Choice) bool {
 	var here *entry
 	changed := false
 	l.eachHold(p.UID, func(e *entry) {
@@ -195,16 +195,16 @@ func (l *Ledger) findDoubt(uid UID, node string) *entry {
 	return nil
 }
 
-// Reserve chooses CPUs for a pod on a node and reserves them. If an earlier
+// Assume chooses CPUs for a pod on a node and reserves them. If an earlier
 // bind to this node is in doubt, the pod gets the contract of that bind again,
 // because the bind may have happened. The pod keeps its CPUs on other nodes
 // where a bind is in doubt.
-func (l *Ledger) Reserve(p Pod, node string) (Contract, cpus.Code) {
+func (l *Ledger) Assume(p Pod, node string) (Contract, cpus.Code) {
 	if e := l.pods[p.UID]; e != nil {
 		if e.state == bound {
 			return Contract{}, cpus.NotHere
 		}
-		l.Release(p.UID)
+		l.Forget(p.UID)
 	}
 	v := l.View(node)
 	if e := l.findDoubt(p.UID, node); e != nil {
@@ -213,7 +213,7 @@ func (l *Ledger) Reserve(p Pod, node string) (Contract, cpus.Code) {
 		}
 		if e.pod.Request.Equal(&p.Request) && e.contract.Topology == v.m.Hash() {
 			l.unlist(e)
-			e.state, e.again = reserved, true
+			e.state, e.again = assumed, true
 			l.pods[p.UID] = e
 			return e.contract, cpus.Fits
 		}
@@ -224,7 +224,7 @@ func (l *Ledger) Reserve(p Pod, node string) (Contract, cpus.Code) {
 	if why != cpus.Fits {
 		return Contract{}, why
 	}
-	e := &entry{pod: p, node: node, contract: c, state: reserved}
+	e := &entry{pod: p, node: node, contract: c, state: assumed}
 	l.add(e)
 	e.before, e.after = v, l.nodes[node].view
 	return c, cpus.Fits
@@ -234,7 +234,7 @@ func (l *Ledger) Reserve(p Pod, node string) (Contract, cpus.Code) {
 // returns the node, or false if the pod is not reserved.
 func (l *Ledger) Doubt(uid UID) (string, bool) {
 	e := l.pods[uid]
-	if e == nil || e.state != reserved {
+	if e == nil || e.state != assumed {
 		return "", false
 	}
 	delete(l.pods, uid)
@@ -252,9 +252,9 @@ func (l *Ledger) Doubts(uid UID) []string {
 	return nodes
 }
 
-// Settle records that a bind in doubt did not happen. It reports whether the pod
-// gave up CPUs.
-func (l *Ledger) Settle(uid UID, node string) bool {
+// ForgetDoubt records that a bind in doubt did not happen. It reports whether the
+// pod gave up CPUs.
+func (l *Ledger) ForgetDoubt(uid UID, node string) bool {
 	if e := l.pods[uid]; e != nil && e.node == node {
 		e.again = false
 	}
@@ -265,9 +265,9 @@ func (l *Ledger) Settle(uid UID, node string) bool {
 	return e != nil
 }
 
-// Release gives up the reservation of a pod that was not bound. If an earlier
+// Forget gives up the reservation of a pod that was not bound. If an earlier
 // bind to the same node is in doubt, the pod keeps its CPUs.
-func (l *Ledger) Release(uid UID) {
+func (l *Ledger) Forget(uid UID) {
 	e := l.pods[uid]
 	switch {
 	case e == nil || e.state == bound:

@@ -32,36 +32,36 @@ func own(n int) cpus.PodRequest {
 
 func TestAReservationKeepsItsCPUs(t *testing.T) {
 	l := New()
-	if _, why := l.Reserve(Pod{"a", own(2)}, "n"); why != cpus.NoReport {
+	if _, why := l.Assume(Pod{"a", own(2)}, "n"); why != cpus.NoReport {
 		t.Errorf("without a report: %q", why)
 	}
 	l.Learn("n", Report{Topology: machine(1, 2, 2, 2), Keep: 1})
-	a, why := l.Reserve(Pod{"a", own(4)}, "n")
+	a, why := l.Assume(Pod{"a", own(4)}, "n")
 	if why != cpus.Fits || a.CPUs.Len() != 4 {
 		t.Fatalf("%v: %q", a, why)
 	}
-	if _, why := l.Reserve(Pod{"b", own(4)}, "n"); why == cpus.Fits {
+	if _, why := l.Assume(Pod{"b", own(4)}, "n"); why == cpus.Fits {
 		t.Error("no CPU is left open")
 	}
 	if node, is := l.Doubt("a"); !is || node != "n" {
 		t.Errorf("the bind is in doubt: %v on %q", is, node)
 	}
-	if b, why := l.Reserve(Pod{"b", own(2)}, "n"); why != cpus.Fits || !b.CPUs.Intersect(a.CPUs).Empty() {
+	if b, why := l.Assume(Pod{"b", own(2)}, "n"); why != cpus.Fits || !b.CPUs.Intersect(a.CPUs).Empty() {
 		t.Errorf("beside a doubtful pod: %v: %q", b.CPUs, why)
 	}
-	l.Release("a")
+	l.Forget("a")
 	if !l.View("n").Has("a") {
 		t.Error("a doubt ends with a release")
 	}
-	if !l.Settle("a", "n") || l.Settle("b", "n") || l.Settle("a", "n") {
+	if !l.ForgetDoubt("a", "n") || l.ForgetDoubt("b", "n") || l.ForgetDoubt("a", "n") {
 		t.Error("only a was in doubt, and once")
 	}
 	if v := l.View("n"); v.Has("a") || !v.Has("b") {
 		t.Errorf("after the doubt: %v", v.Holds())
 	}
-	l.Release("b")
-	l.Bound(Pod{"a", own(4)}, "n", a.Choice)
-	l.Release("a")
+	l.Forget("b")
+	l.Confirm(Pod{"a", own(4)}, "n", a.Choice)
+	l.Forget("a")
 	if !l.View("n").Has("a") {
 		t.Error("a bound pod was released")
 	}
@@ -79,25 +79,25 @@ func TestARetryDoesNotEndADoubt(t *testing.T) {
 		end   func(l *Ledger, first, second Contract)
 		want  string
 	}{
-		"the retry on the same node is not bound": {"n", func(l *Ledger, _, _ Contract) { l.Release("a") }, "n [a] m []"},
+		"the retry on the same node is not bound": {"n", func(l *Ledger, _, _ Contract) { l.Forget("a") }, "n [a] m []"},
 		"its bind is in doubt, too":               {"n", func(l *Ledger, _, _ Contract) { l.Doubt("a") }, "n [a] m []"},
-		"it was the first bind that happened":     {"n", func(l *Ledger, first, _ Contract) { l.Bound(Pod{"a", own(2)}, "n", first.Choice) }, "n [a] m []"},
-		"the doubt ends during the retry":         {"n", func(l *Ledger, _, _ Contract) { l.Settle("a", "n"); l.Release("a") }, "n [] m []"},
-		"the retry elsewhere is not bound":        {"m", func(l *Ledger, _, _ Contract) { l.Release("a") }, "n [a] m []"},
+		"it was the first bind that happened":     {"n", func(l *Ledger, first, _ Contract) { l.Confirm(Pod{"a", own(2)}, "n", first.Choice) }, "n [a] m []"},
+		"the doubt ends during the retry":         {"n", func(l *Ledger, _, _ Contract) { l.ForgetDoubt("a", "n"); l.Forget("a") }, "n [] m []"},
+		"the retry elsewhere is not bound":        {"m", func(l *Ledger, _, _ Contract) { l.Forget("a") }, "n [a] m []"},
 		"the bind elsewhere is in doubt, too":     {"m", func(l *Ledger, _, _ Contract) { l.Doubt("a") }, "n [a] m [a]"},
-		"the first bind happened":                 {"m", func(l *Ledger, first, _ Contract) { l.Bound(Pod{"a", own(2)}, "n", first.Choice) }, "n [a] m []"},
-		"the second bind happened":                {"m", func(l *Ledger, _, second Contract) { l.Bound(Pod{"a", own(2)}, "m", second.Choice) }, "n [] m [a]"},
+		"the first bind happened":                 {"m", func(l *Ledger, first, _ Contract) { l.Confirm(Pod{"a", own(2)}, "n", first.Choice) }, "n [a] m []"},
+		"the second bind happened":                {"m", func(l *Ledger, _, second Contract) { l.Confirm(Pod{"a", own(2)}, "m", second.Choice) }, "n [] m [a]"},
 		"the pod is gone":                         {"m", func(l *Ledger, _, _ Contract) { l.RemovePod("a") }, "n [] m []"},
-		"one node is gone":                        {"m", func(l *Ledger, _, _ Contract) { l.Forget("n"); l.Learn("n", Report{Topology: machine(1, 1, 2, 2)}) }, "n [] m [a]"},
+		"one node is gone":                        {"m", func(l *Ledger, _, _ Contract) { l.RemoveNode("n"); l.Learn("n", Report{Topology: machine(1, 1, 2, 2)}) }, "n [] m [a]"},
 	} {
 		l := New()
 		for _, node := range []string{"n", "m"} {
 			l.Learn(node, Report{Topology: machine(1, 1, 2, 2)})
 		}
-		l.Reserve(Pod{"there", own(2)}, "n")
-		first, _ := l.Reserve(Pod{"a", own(2)}, "n")
+		l.Assume(Pod{"there", own(2)}, "n")
+		first, _ := l.Assume(Pod{"a", own(2)}, "n")
 		l.Doubt("a")
-		second, why := l.Reserve(Pod{"a", own(2)}, x.retry)
+		second, why := l.Assume(Pod{"a", own(2)}, x.retry)
 		if why != cpus.Fits || x.retry == "n" && !first.Equal(&second.Choice) {
 			t.Fatalf("%s: %v after %v: %q", name, second, first, why)
 		}
@@ -116,19 +116,19 @@ func TestARetryDoesNotEndADoubt(t *testing.T) {
 func TestARetryForOtherCPUsReplacesTheDoubt(t *testing.T) {
 	l := New()
 	l.Learn("n", Report{Topology: machine(1, 1, 2, 2)})
-	l.Reserve(Pod{"a", own(2)}, "n")
+	l.Assume(Pod{"a", own(2)}, "n")
 	l.Doubt("a")
-	if c, why := l.Reserve(Pod{"a", own(3)}, "n"); why != cpus.Fits || c.CPUs.Len() != 3 || len(l.Doubts("a")) > 0 {
+	if c, why := l.Assume(Pod{"a", own(3)}, "n"); why != cpus.Fits || c.CPUs.Len() != 3 || len(l.Doubts("a")) > 0 {
 		t.Errorf("for another demand: %v %q; doubts on %v", c.CPUs, why, l.Doubts("a"))
 	}
 	l.Doubt("a")
 	l.Learn("n", Report{Topology: machine(1, 1, 4, 1)})
-	if c, why := l.Reserve(Pod{"a", own(3)}, "n"); why != cpus.Fits || c.Topology != l.View("n").Map().Hash() {
+	if c, why := l.Assume(Pod{"a", own(3)}, "n"); why != cpus.Fits || c.Topology != l.View("n").Map().Hash() {
 		t.Errorf("on other hardware: %v %q", c, why)
 	}
 	l.Doubt("a")
 	l.CloseNode("n", cpus.Stale)
-	if _, why := l.Reserve(Pod{"a", own(3)}, "n"); why != cpus.Stale || fmt.Sprint(l.Doubts("a")) != "[n]" {
+	if _, why := l.Assume(Pod{"a", own(3)}, "n"); why != cpus.Stale || fmt.Sprint(l.Doubts("a")) != "[n]" {
 		t.Errorf("with an old report: %q; doubts on %v", why, l.Doubts("a"))
 	}
 }
@@ -147,8 +147,8 @@ func TestTheReportCountsBeforeTheContract(t *testing.T) {
 	l := New()
 	topo := machine(1, 2, 2, 2)
 	l.Learn("n", Report{Topology: topo})
-	a, _ := l.Reserve(Pod{"a", own(2)}, "n")
-	l.Bound(Pod{"a", own(2)}, "n", a.Choice)
+	a, _ := l.Assume(Pod{"a", own(2)}, "n")
+	l.Confirm(Pod{"a", own(2)}, "n", a.Choice)
 	other := l.View("n").Open().Minus(unit.CPUSetOf(0, 2, 3, 4, 5))
 	l.Learn("n", Report{Topology: topo, Held: []Held{{"a", cpus.Allocation{Policy: cpus.Exclusive, CPUs: other}}}})
 	if open := l.View("n").Open(); open != topo.All().Minus(other) {
@@ -159,7 +159,7 @@ func TestTheReportCountsBeforeTheContract(t *testing.T) {
 		t.Errorf("the report is older than the end of the pod, and %v are open", open)
 	}
 	l.Learn("n", Report{Topology: topo, Manager: "static"})
-	if _, why := l.Reserve(Pod{"b", own(1)}, "n"); why != cpus.OtherManager {
+	if _, why := l.Assume(Pod{"b", own(1)}, "n"); why != cpus.OtherManager {
 		t.Errorf("beside the kubelet's static policy: %q", why)
 	}
 }
@@ -170,13 +170,13 @@ func TestTheReportCountsBeforeTheContract(t *testing.T) {
 func TestAReportedPodMakesNoViewAnew(t *testing.T) {
 	l, r := New(), Report{Topology: machine(1, 2, 4, 2)}
 	l.Learn("n", r)
-	l.Bound(Pod{"bound", own(2)}, "n", cpus.Choice{})
+	l.Confirm(Pod{"bound", own(2)}, "n", cpus.Choice{})
 	same := func() bool {
 		before := l.View("n")
-		if _, why := l.Reserve(Pod{"new", own(4)}, "n"); why != cpus.Fits {
+		if _, why := l.Assume(Pod{"new", own(4)}, "n"); why != cpus.Fits {
 			t.Fatal(why)
 		}
-		l.Release("new")
+		l.Forget("new")
 		likeNew(t, l, "n")
 		return l.View("n") == before
 	}
@@ -206,11 +206,11 @@ func TestPreemptionSeesFreedCPUs(t *testing.T) {
 	l.Learn("n", Report{Topology: machine(1, 1, 4, 2)})
 	for i := range 2 {
 		p := Pod{UID(fmt.Sprint(i)), own(4)}
-		c, why := l.Reserve(p, "n")
+		c, why := l.Assume(p, "n")
 		if why != cpus.Fits {
 			t.Fatal(why)
 		}
-		l.Bound(p, "n", c.Choice)
+		l.Confirm(p, "n", c.Choice)
 	}
 	d := own(3)
 	v := l.View("n")
@@ -226,7 +226,7 @@ func TestAContractHasTheSetsOfContainers(t *testing.T) {
 	l.Learn("n", Report{Topology: machine(2, 2, 2, 2)})
 	d := own(6)
 	d.Containers, d.Memory = []cpus.ContainerRequest{{Name: "a", CPUs: 4}, {Name: "b", CPUs: 2}}, 600
-	c, why := l.Reserve(Pod{"p", d}, "n")
+	c, why := l.Assume(Pod{"p", d}, "n")
 	if why != cpus.Fits {
 		t.Fatal(why)
 	}
@@ -275,12 +275,12 @@ func TestALedgerRebuiltIsTheSame(t *testing.T) {
 					d.CPU = unit.MilliCPU(rnd.IntN(3000))
 				}
 				p := Pod{uid, d}
-				if c, why := l.Reserve(p, "n"); why == cpus.Fits {
+				if c, why := l.Assume(p, "n"); why == cpus.Fits {
 					if i%3 == 0 {
-						l.Release(uid)
+						l.Forget(uid)
 						continue
 					}
-					l.Bound(p, "n", c.Choice)
+					l.Confirm(p, "n", c.Choice)
 					alive[uid] = p
 				}
 			}
@@ -295,7 +295,7 @@ func TestALedgerRebuiltIsTheSame(t *testing.T) {
 				}
 				for uid, p := range alive {
 					c, _, _ := l.Contract(uid)
-					again.Bound(p, "n", c.Choice)
+					again.Confirm(p, "n", c.Choice)
 				}
 			}
 			for _, h := range r.Held {
@@ -370,19 +370,19 @@ func TestAViewIsTheSameHoweverItWasMade(t *testing.T) {
 			p := Pod{uid, d}
 			switch rnd.IntN(11) {
 			case 0, 1:
-				l.Reserve(p, at)
+				l.Assume(p, at)
 			case 2:
-				l.Release(uid)
+				l.Forget(uid)
 			case 3:
 				l.Doubt(uid)
 			case 4:
 				l.RemovePod(uid)
 			case 5:
 				if e := l.pods[uid]; e != nil {
-					l.Bound(e.pod, e.node, e.contract.Choice)
+					l.Confirm(e.pod, e.node, e.contract.Choice)
 				}
 			case 6:
-				l.Bound(p, at, cpus.Choice{})
+				l.Confirm(p, at, cpus.Choice{})
 			case 7:
 				r := Report{Topology: topo, Keep: 1}
 				for _, h := range l.View(at).Holds() {
@@ -400,15 +400,15 @@ func TestAViewIsTheSameHoweverItWasMade(t *testing.T) {
 				}
 				l.Learn(at, r)
 			case 8:
-				l.Settle(uid, at)
+				l.ForgetDoubt(uid, at)
 			case 10:
 				l.Forgo(uid)
 			case 9:
 				if e := l.findDoubt(uid, at); e != nil {
 					if rnd.IntN(2) == 0 {
-						l.Reserve(e.pod, at)
+						l.Assume(e.pod, at)
 					} else {
-						l.Bound(e.pod, at, e.contract.Choice)
+						l.Confirm(e.pod, at, e.contract.Choice)
 					}
 				}
 			}
@@ -430,23 +430,23 @@ func BenchmarkReserve(b *testing.B) {
 			return p
 		}
 		for i := range 32 {
-			l.Reserve(pod(UID(fmt.Sprint("p", i)), 1+i%8), "n")
+			l.Assume(pod(UID(fmt.Sprint("p", i)), 1+i%8), "n")
 		}
 		p := pod("x", 4)
 		bind := func() {
 			c, _, _ := l.Contract("x")
-			l.Bound(p, "n", c.Choice)
+			l.Confirm(p, "n", c.Choice)
 			l.RemovePod("x")
 		}
 		for end, after := range map[string]func(){
-			"and release":    func() { l.Release("x") },
+			"and release":    func() { l.Forget("x") },
 			"bound and gone": bind,
 		} {
 			b.Run(name+" "+end, func(b *testing.B) {
 				b.ReportAllocs()
 				defer reportCPU(b)()
 				for b.Loop() {
-					if _, why := l.Reserve(p, "n"); why != cpus.Fits {
+					if _, why := l.Assume(p, "n"); why != cpus.Fits {
 						b.Fatal(why)
 					}
 					after()

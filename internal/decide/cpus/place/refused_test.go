@@ -22,16 +22,16 @@ func TestARefusedPodHoldsNoCPUs(t *testing.T) {
 	both.Refused = []UID{"a"}
 	contract := Contract{Choice: cpus.Choice{Topology: pick.Compile(topo).Hash(), Policy: cpus.Exclusive, CPUs: unit.CPUSetOf(1)}}
 	learn := func(r Report) func(*Ledger) { return func(l *Ledger) { l.Learn("n", r) } }
-	bound := func(l *Ledger) { l.Bound(a, "n", contract.Choice) }
-	loose := func(l *Ledger) { l.Bound(a, "n", cpus.Choice{}) }
+	bound := func(l *Ledger) { l.Confirm(a, "n", contract.Choice) }
+	loose := func(l *Ledger) { l.Confirm(a, "n", cpus.Choice{}) }
 	reserve := func(l *Ledger) {
-		if c, why := l.Reserve(a, "n"); why != cpus.Fits {
+		if c, why := l.Assume(a, "n"); why != cpus.Fits {
 			t.Fatalf("%v: %s", c, why)
 		}
 	}
 	bind := func(l *Ledger) {
 		c, _, _ := l.Contract("a")
-		if !l.Bound(a, "n", c.Choice) {
+		if !l.Confirm(a, "n", c.Choice) {
 			t.Error("the view changed without notice")
 		}
 	}
@@ -54,7 +54,7 @@ func TestARefusedPodHoldsNoCPUs(t *testing.T) {
 		"only reserved":                  {[]func(*Ledger){learn(again), reserve}, "0", true},
 		"a bind in doubt":                {[]func(*Ledger){learn(again), reserve, func(l *Ledger) { l.Doubt("a") }}, "0", true},
 		"the news of the bind is late":   {[]func(*Ledger){learn(empty), reserve, learn(again), bind}, "0-1", false},
-		"and the bind was in doubt":      {[]func(*Ledger){learn(empty), reserve, func(l *Ledger) { l.Doubt("a") }, learn(again), func(l *Ledger) { l.Bound(a, "n", cpus.Choice{}) }}, "0-1", false},
+		"and the bind was in doubt":      {[]func(*Ledger){learn(empty), reserve, func(l *Ledger) { l.Doubt("a") }, learn(again), func(l *Ledger) { l.Confirm(a, "n", cpus.Choice{}) }}, "0-1", false},
 		"the report is too old":          {[]func(*Ledger){learn(empty), bound, learn(refused), func(l *Ledger) { l.CloseNode("n", cpus.Stale) }}, "1", false},
 	} {
 		l := New()
@@ -68,8 +68,8 @@ func TestARefusedPodHoldsNoCPUs(t *testing.T) {
 			t.Errorf("%s: %v are open, and the pod holds CPUs: %v; want %s, %v", name, v.Open(), v.Has("a"), x.open, x.has)
 		}
 		l.RemovePod("a")
-		l.Settle("a", "n")
-		if l.Release("a"); !l.IsUnused("n") {
+		l.ForgetDoubt("a", "n")
+		if l.Forget("a"); !l.IsUnused("n") {
 			t.Errorf("%s: the pod is gone, and its node is used: %v", name, l.View("n").Holds())
 		}
 	}
@@ -79,19 +79,19 @@ func TestARefusedPodHoldsNoCPUs(t *testing.T) {
 func TestACPUOfARefusedPodIsFree(t *testing.T) {
 	l, topo := New(), machine(1, 1, 2, 1)
 	l.Learn("n", Report{Topology: topo, Keep: 1})
-	c, _ := l.Reserve(Pod{"a", own(1)}, "n")
-	l.Bound(Pod{"a", own(1)}, "n", c.Choice)
+	c, _ := l.Assume(Pod{"a", own(1)}, "n")
+	l.Confirm(Pod{"a", own(1)}, "n", c.Choice)
 	r := Report{Topology: topo, Keep: 1, Reserved: topo.All().Minus(c.CPUs), Refused: []UID{"a"}}
 	l.Learn("n", r)
 	seat := Pod{"b", cpus.PodRequest{Request: cpus.Request{Policy: cpus.Shared, CPUs: 1, CPU: 500}}}
-	if _, why := l.Reserve(seat, "n"); why != cpus.Fits {
+	if _, why := l.Assume(seat, "n"); why != cpus.Fits {
 		t.Fatalf("beside a refused pod: %s", why)
 	}
 	if l.IsUnused("n") || l.View("n").Has("a") {
 		t.Errorf("%v", l.View("n").Holds())
 	}
-	l.Release("b")
-	if _, why := l.Reserve(Pod{"c", own(1)}, "n"); why != cpus.LastOpen {
+	l.Forget("b")
+	if _, why := l.Assume(Pod{"c", own(1)}, "n"); why != cpus.LastOpen {
 		t.Errorf("one CPU must stay open: %q", why)
 	}
 	r.Reserved, r.Refused, r.Held = unit.CPUSet{}, nil, []Held{{"a", c.Allocation(own(1).Request)}}

@@ -15,7 +15,7 @@ func (l *Ledger) Rehearse(p Pod, node string, listed iter.Seq[UID]) (Contract, c
 	}
 	c, _, why := l.Without(node, listed).Offer(&p.Request)
 	if why == cpus.Fits {
-		l.add(&entry{pod: p, node: node, contract: c, state: reserved})
+		l.add(&entry{pod: p, node: node, contract: c, state: assumed})
 	}
 	return c, why
 }

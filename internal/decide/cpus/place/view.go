@@ -57,7 +57,7 @@ func (v *View) Room(d *cpus.PodRequest) cpus.Code {
 // allocate memory.
 func (v *View) Worth(d *cpus.PodRequest) int64 { return v.sum.Worth(&d.Request) }
 
-// Offer chooses CPUs for a demand. It chooses as Ledger.Reserve does, but
+// Offer chooses CPUs for a demand. It chooses as Ledger.Assume does, but
 // reserves nothing.
 func (v *View) Offer(d *cpus.PodRequest) (Contract, pick.Offer, cpus.Code) {
 	if why := v.Room(d); why != cpus.Fits {
