@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -23,6 +24,14 @@ containers: [{name: web, image: "busybox:1", command: [sh, -c, "work() { while :
 // hogPod is batch work that uses all CPUs while the file /busy exists.
 const hogPod = `{apiVersion: v1, kind: Pod, metadata: {name: NAME, labels: {koordinator.sh/qosClass: BE}}, spec: {nodeName: node-0, terminationGracePeriodSeconds: 1,
 containers: [{name: spin, image: "busybox:1", command: [sh, -c, "spin() { while :; do if [ -e /busy ]; then i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; else sleep 1; fi; done; }; spin & spin & spin & spin & wait"]}]}}`
+
+// cappedPod is a service with a CPU limit and an objective. While the file /busy
+// exists, its 32 threads use the limit up in each period. So many threads wait
+// often enough for a verdict in each second. Its limit makes them wait for longer
+// than the objective, and other work of the machine hardly does.
+const cappedPod = `{apiVersion: v1, kind: Pod, metadata: {name: NAME, labels: {koordinator.sh/qosClass: LS}, annotations: {tenon.sh/objective: '{"runQueueDelay": "20ms"}'}}, spec: {nodeName: node-0, terminationGracePeriodSeconds: 1,
+containers: [{name: web, image: "busybox:1", command: [sh, -c, "spin() { while :; do if [ -e /busy ]; then i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; else sleep 0.2; fi; done; }; n=0; while [ $n -lt 32 ]; do spin & n=$((n+1)); done; wait"],
+resources: {requests: {cpu: 200m, memory: 32Mi}, limits: {cpu: 200m, memory: 64Mi}}}]}}`
 
 // chartConfig returns the ConfigMap of the chart with its default values, and more
 // keys.
@@ -50,7 +59,8 @@ func chartConfig(t *testing.T, more map[string]string) string {
 // keepsObjectives checks on a running agent, with the default ConfigMap of the
 // chart, that batch work gets a bound while a service waits for it longer than the
 // objective of the service allows, that the report names the batch pod, and that
-// the bound goes.
+// the bound goes. Batch work must have no bound while a service waits for its own
+// CPU limit.
 func keepsObjectives(t *testing.T, a *agent) {
 	t.Helper()
 	a.apply(chartConfig(t, nil))
@@ -147,5 +157,73 @@ func keepsObjectives(t *testing.T, a *agent) {
 	if restarts := kubectl(t, a.c, "get", "pod", "front", "-o", "jsonpath={.status.containerStatuses[0].restartCount}"); restarts != "0" {
 		t.Errorf("the pod was restarted %s times", restarts)
 	}
-	kubectl(t, a.c, "delete", "pod", "front", "hog")
+	kubectl(t, a.c, "delete", "pod", "front")
+	keepsBatchWork(t, a, quota, state)
+}
+
+// keepsBatchWork lets a service miss its objective because of its own CPU limit,
+// several times, beside batch work that runs.
+func keepsBatchWork(t *testing.T, a *agent, quota func() int, state func(string) (v1alpha1.ServiceObjective, *v1alpha1.Objectives)) {
+	t.Helper()
+	a.pod(cappedPod, "capped", "")
+	kubectl(t, a.c, "exec", "hog", "--", "touch", "/busy")
+	requireSoon(t, 2*time.Minute, "the report has the objective", func() error {
+		if s, _ := state("capped"); s.State != v1alpha1.ObjectiveKept && s.State != v1alpha1.ObjectiveMissed {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	kubectl(t, a.c, "exec", "capped", "--", "touch", "/busy")
+	requireSoon(t, 2*time.Minute, "the report blames the limit of the service", func() error {
+		if s, all := state("capped"); s.State != v1alpha1.ObjectiveMissed || s.Cause != "own-limit" || s.ThrottledPeriods == 0 {
+			return fmt.Errorf("%+v %+v", s, all)
+		}
+		return nil
+	})
+	kubectl(t, a.c, "exec", "capped", "--", "rm", "/busy")
+	seen := map[string]int{} // causes in reports
+	watch := func(during time.Duration) error {
+		for end := time.Now().Add(during); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			if q := quota(); q >= 0 {
+				s, all := state("capped")
+				return fmt.Errorf("batch work has a quota of %d: %+v %+v", q, s, all)
+			}
+		}
+		return nil
+	}
+	bounded, others, times := 0, 0, pickLength(2, 50)
+	for i := 0; i < times; i++ {
+		kubectl(t, a.c, "exec", "capped", "--", "touch", "/busy")
+		err := watch(4 * time.Second)
+		kubectl(t, a.c, "exec", "capped", "--", "rm", "/busy")
+		err = errors.Join(err, watch(1500*time.Millisecond))
+		s, _ := state("capped")
+		if s.State == v1alpha1.ObjectiveMissed {
+			seen[s.Cause]++
+		}
+		switch {
+		case err == nil:
+		case s.Cause == "best-effort" && s.ThrottledPeriods == 0 && others < times:
+			// Work outside the cluster made the service wait between two bursts. The
+			// limit did not stop the service then, so this burst does not count.
+			t.Logf("time %d begins again: %v", i, err)
+			others++
+			i--
+			seen["best-effort"]--
+			requireSoon(t, 4*time.Minute, "the bound goes", func() error {
+				if q := quota(); q >= 0 {
+					return fmt.Errorf("batch work has a quota of %d", q)
+				}
+				return nil
+			})
+		default:
+			bounded++
+			t.Errorf("time %d: %v", i, err)
+		}
+	}
+	t.Logf("the service used up its own limit %d times; batch work got a bound %d times, and %d times because of work outside; causes in reports: %v", times, bounded, others, seen)
+	if seen["best-effort"] > 0 {
+		t.Errorf("the reports blame batch work: %v", seen)
+	}
+	kubectl(t, a.c, "delete", "pod", "hog", "capped")
 }
