@@ -30,14 +30,14 @@ func text(t *testing.T, p Page) (terminal, html string) {
 func TestASectionIsShownWhereItBelongs(t *testing.T) {
 	terminal, html := text(t, Page{Sections: []Section{
 		{Title: "both", Items: []string{"<b>item</b>"}}, {Title: "narrow", On: OnlyTerminal, Text: "x"}, {Title: "wide", On: OnlyHTML, Text: "x"},
-		{Title: "without content"}, {Title: "judged", Claims: []Claim{{"It is so", "not met", "Because."}}},
+		{Title: "without content"}, {Title: "judged", Claims: []Claim{{"It is so", "not met", "Because."}}}, {Title: "long", Claims: []Claim{{"Is it so", "cannot tell", "Why."}}},
 	}})
-	for title, where := range map[string][2]bool{"both": {true, true}, "narrow": {true, false}, "wide": {false, true}, "without content": {}, "judged": {true, true}} {
+	for title, where := range map[string][2]bool{"both": {true, true}, "narrow": {true, false}, "wide": {false, true}, "without content": {}, "judged": {true, true}, "long": {true, true}} {
 		if got := [2]bool{strings.Contains(terminal, title), strings.Contains(html, title)}; got != where {
 			t.Errorf("%q is shown in terminal and HTML: %v, want %v", title, got, where)
 		}
 	}
-	if strings.Contains(html, "<b>item") || !strings.Contains(html, `class="badge not-met"`) || !strings.Contains(terminal, "NOT MET    It is so.") {
+	if strings.Contains(html, "<b>item") || !strings.Contains(html, `class="badge not-met"`) || !strings.Contains(terminal, "NOT MET    It is so.\n") || !strings.Contains(terminal, "CANNOT TELL Is it so.\n            Why.") {
 		t.Errorf("%s\n%s", terminal, html)
 	}
 }

@@ -2,7 +2,6 @@ package page
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"strings"
 
@@ -44,9 +43,13 @@ func (s Section) write(b *bytes.Buffer) {
 	for _, item := range s.Items {
 		textlayout.Paragraph(b, "  - ", item)
 	}
+	verdict := 11
 	for _, c := range s.Claims {
-		textlayout.Paragraph(b, fmt.Sprintf("%-11s", strings.ToUpper(c.Verdict)), c.Statement+".")
-		textlayout.Paragraph(b, strings.Repeat(" ", 11), c.Explanation)
+		verdict = max(verdict, textlayout.Runes(c.Verdict)+1)
+	}
+	for _, c := range s.Claims {
+		textlayout.Paragraph(b, textlayout.Pad(strings.ToUpper(c.Verdict), -verdict), c.Statement+".")
+		textlayout.Paragraph(b, strings.Repeat(" ", verdict), c.Explanation)
 	}
 	if s.Legend != "" {
 		if len(s.Table.Rows) > 0 {
