@@ -40,16 +40,13 @@ scheduler: deps-build scheduler-build ## build bin/tenon-scheduler, and test its
 scheduler-build:
 	cd scheduler && $(GO) build -buildvcs=false -ldflags "-s -w $(K8S_STAMP)" -o ../bin/ ./cmd/tenon-scheduler
 
-# The budgets are twice what the stages took on a machine of two CPUs without any
-# cache (docs/experiments/2026-11-23-build-and-test-times) or more: another load on
-# the machine doubles it, and a mirror may be slow. The tests of cluster and vm end
-# a minute earlier by themselves, so that they say where they were. The stages
-# after vet do not run go vet again (-vet=off).
-#
-# The stages root and vm run side by side: guests compute, and the tests as root
-# mostly wait (docs/decisions/0081). With a lower weight, guests leave the CPUs to
-# whatever a test runs, also to its batch work. Each stage prints its lines at its end.
-.PHONY: test test-root test-vm
+# The budgets are what the stages took on a machine of two CPUs without any cache
+# (docs/experiments/2026-11-23-build-and-test-times), half as much again, and at
+# least twice that where it is short: another load on the machine doubles it, and
+# a mirror may be slow. The tests of cluster and vm
+# end a minute earlier by themselves, so that they say where they were. The
+# stages after vet do not run go vet again (-vet=off).
+.PHONY: test
 test: ## install what is missing, run the tests: as a user, as root, on Kubernetes, in a VM, and a short experiment
 	$(STAGE) tools 5m scripts/install-deps.sh test
 	$(STAGE) vet 12m $(MAKE) --no-print-directory vet lint
@@ -57,13 +54,10 @@ test: ## install what is missing, run the tests: as a user, as root, on Kubernet
 	$(STAGE) chart 6m $(MAKE) --no-print-directory chart
 	$(STAGE) cluster-build 20m $(MAKE) --no-print-directory cluster-build
 	$(STAGE) scheduler 10m $(MAKE) --no-print-directory scheduler
+	$(STAGE) root 15m $(MAKE) --no-print-directory root-test ROOT_ONLY=bin/skipped-as-user
 	$(STAGE) cluster 16m $(MAKE) --no-print-directory cluster-test
 	$(STAGE) vm-kernel 6m $(MAKE) --no-print-directory vm-kernel
-	$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=recurse test-root test-vm
-test-root:
-	$(STAGE) root 15m $(MAKE) --no-print-directory root-test ROOT_ONLY=bin/skipped-as-user
-test-vm:
-	nice -n 5 $(STAGE) vm 30m $(MAKE) --no-print-directory vm
+	$(STAGE) vm 30m $(MAKE) --no-print-directory vm
 
 # The tests of which make test runs some for each commit (test/turn), and the
 # tests that take hours.
@@ -99,7 +93,7 @@ root-test: deps-test ## the tests as root; bin/root.log has all that they print
 
 .PHONY: vm
 vm: deps-test ## the tests in virtual machines; bin/vm.log has all that they print
-	$(RUN_TESTS) bin/vm.log ./test/vm -- env TENON_TEST_STRICT=1 TENON_TEST_VM=1 $(GO) test -json -vet=off -parallel 3 -count=1 -timeout 29m
+	$(RUN_TESTS) bin/vm.log ./test/vm -- env TENON_TEST_STRICT=1 TENON_TEST_VM=1 $(GO) test -json -vet=off -count=1 -timeout 29m
 
 .PHONY: cluster-build
 cluster-build: deps-cluster ## build the programs of the test cluster: Kubernetes, etcd, containerd, runc (once; takes long)
@@ -129,7 +123,7 @@ cluster-down: ## end that cluster and remove every trace
 # server alone: neither writes to cgroups of the other.
 .PHONY: cluster-test
 cluster-test: deps-test ## the tests on a real Kubernetes; bin/cluster.log has all that they print
-	$(RUN_TESTS) bin/cluster.log ./test/cluster/... ./internal/cluster/manager ./internal/cluster/admission/server -- $(SUDO) env TENON_TEST_STRICT=1 TENON_TEST_CLUSTER=1 $(GO) test -json -vet=off -p 2 -parallel 3 -count=1 -timeout 15m
+	$(RUN_TESTS) bin/cluster.log ./test/cluster/... ./internal/cluster/manager ./internal/cluster/admission/server -- $(SUDO) env TENON_TEST_STRICT=1 TENON_TEST_CLUSTER=1 $(GO) test -json -vet=off -p 2 -parallel 2 -count=1 -timeout 15m
 
 .PHONY: unit
 unit: deps-build ## the fast tests: no root, no VM

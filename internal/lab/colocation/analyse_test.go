@@ -10,6 +10,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/report"
@@ -336,6 +337,7 @@ func TestWhatIsUnknownIsNull(t *testing.T) {
 
 var nanEqual = cmp.Options{
 	cmp.Comparer(func(a, b report.Number) bool { return a == b || !a.Known() && !b.Known() }),
+	cmpopts.EquateNaNs(),
 	cmp.Comparer(func(a, b unit.CPUSet) bool { return a == b }),
 }
 
