@@ -52,7 +52,7 @@ type entry struct {
 type state uint8
 
 const (
-	assumed state = iota
+	assumed  state = iota
 	doubtful       // a bind was sent, and its answer is not known
 	bound
 )
