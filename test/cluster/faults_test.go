@@ -176,7 +176,7 @@ func (r *replica) supervise(ctx context.Context, c *Cluster, bin string) {
 	}
 	defer out.Close()
 	for ctx.Err() == nil {
-		cmd := c.Command(ctx, bin, "--namespace", "tenon-system", "--kubeconfig", c.Kubeconfig("admin"), "--metrics", "", "--health", "", "--webhook-port", "0")
+		cmd := c.Command(ctx, bin, "--namespace", "tenon-system", "--config-map", "koordinator-system/slo-controller-config", "--kubeconfig", c.Kubeconfig("admin"), "--metrics", "", "--health", "", "--webhook-port", "0")
 		cmd.Stdout, cmd.Stderr = out, out
 		if err := cmd.Start(); err != nil {
 			r.t.Error(err)
