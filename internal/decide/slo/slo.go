@@ -181,7 +181,8 @@ func (f State) observe(at time.Time, w *node.Workload, want time.Duration, now R
 		return f.begin(at, w, now, runners)
 	}
 	throttled := grown.throttledWaits()
-	missed, blamed := f.Miss.Happened(), f.Miss.Happened() && f.Miss.Quota != Explains
+	missed := f.Miss.Happened()
+	blamed := missed && f.Miss.Quota != Explains
 	if !grown.isHeldByQuota() && d.isMissed(want, throttled) && (!missed && !f.Doubted || length >= LeastWindow) {
 		if grown.Periods.Or(0) > 0 && !blamed && !f.Doubted {
 			f.Doubted = true
