@@ -89,6 +89,7 @@ ROOT_PACKAGES = ./...
 ROOT_ONLY =
 .PHONY: root-test
 root-test: deps-test ## the tests as root; bin/root.log has all that they print
+	@$(GO) run -exec "$(SUDO)" ./test/cluster/cmd sweep
 	$(RUN_TESTS) $(if $(ROOT_ONLY),-only $(ROOT_ONLY) bin/root.log,bin/root.log $(ROOT_PACKAGES)) -- $(SUDO) env TENON_TEST_STRICT=1 $(GO) test -json -vet=off -p 1 -count=1 -timeout 10m
 
 .PHONY: vm

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
+	"time"
 )
 
 // hierarchies returns the mount points of this machine's control groups: one
@@ -95,6 +98,69 @@ func removeGroups(name string) error {
 					errs = append(errs, err)
 				}
 			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Sweep removes what killed tests have left: clusters whose init has ended, and
+// cgroups that have the PID of an ended test in their names. At such a cgroup may
+// be notes of a Tenon whose state directory is gone, and tenon restore fails as
+// long as it finds them.
+func Sweep() error {
+	var errs []error
+	for _, c := range otherClusters("") {
+		if !c.alive() {
+			errs = append(errs, c.Down())
+		}
+	}
+	return errors.Join(append(errs, sweepGroups())...)
+}
+
+func sweepGroups() error {
+	dirs, err := hierarchies()
+	errs := []error{err}
+	for _, top := range dirs {
+		roots, err := filepath.Glob(filepath.Join(top, "tenon-test-*"))
+		errs = append(errs, err)
+		for _, root := range roots {
+			if pid := ownerOf(filepath.Base(root)); pid == 0 || !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+				continue
+			}
+			errs = append(errs, retry(context.Background(), 5*time.Second, func() error { return removeKilled(root) }))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// ownerOf returns the PID in the name of a test's cgroup, which is its first
+// number; 0 if it has none.
+func ownerOf(name string) int {
+	for part := range strings.SplitSeq(name, "-") {
+		if pid, err := strconv.Atoi(part); err == nil && pid > 0 {
+			return pid
+		}
+	}
+	return 0
+}
+
+// removeKilled kills the processes in a cgroup and below it, and removes it.
+func removeKilled(root string) error {
+	groups, err := groupsBelow(root)
+	errs := []error{err}
+	for _, dir := range slices.Backward(groups) {
+		procs, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		errs = append(errs, err)
+		for line := range strings.Lines(string(procs)) {
+			if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 0 {
+				errs = append(errs, syscall.Kill(pid, syscall.SIGKILL))
+			}
+		}
+		if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)

@@ -39,6 +39,7 @@ const usage = `usage: cluster [-name NAME] COMMAND
                         from bin/images, the chart from deploy/chart/tenon, helm
                         from the folder of this program
   down                  end it and remove every trace
+  sweep                 remove what killed tests have left on this machine
 `
 
 func main() {
@@ -78,6 +79,9 @@ func run(ctx context.Context, args []string) error {
 		names, err := images.Names()
 		fmt.Println(strings.Join(names, "\n"))
 		return err
+	}
+	if command == "sweep" {
+		return cluster.Sweep()
 	}
 	c, err := cluster.Attach(*name)
 	if err != nil {
