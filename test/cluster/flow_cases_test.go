@@ -246,12 +246,14 @@ func (f *flow) freezeLeader(t *testing.T) {
 		starts++
 		return f.startAs(fmt.Sprint("tenon-scheduler-", starts), "--secure-port=0")
 	}
+	// On a loaded machine, a leader may fail to renew its lease. Then it has ended
+	// by itself, and the other scheduler leads.
 	signal := func(d *daemon, name string) {
 		t.Helper()
 		pid, err := d.pid()
 		must(t, err)
 		out, err := f.c.Command(t.Context(), "sh", "-c", fmt.Sprintf("kill -%s %d", name, pid)).CombinedOutput()
-		if err != nil {
+		if err != nil && d.checkRunning() == nil {
 			t.Fatalf("kill -%s: %v %s", name, err, out)
 		}
 	}
