@@ -124,7 +124,7 @@ cluster-down: ## end that cluster and remove every trace
 # server alone: neither writes to cgroups of the other.
 .PHONY: cluster-test
 cluster-test: deps-test ## the tests on a real Kubernetes; bin/cluster.log has all that they print
-	$(RUN_TESTS) bin/cluster.log ./test/cluster/... ./internal/cluster/manager ./internal/cluster/admission/server -- $(SUDO) env TENON_TEST_STRICT=1 TENON_TEST_CLUSTER=1 $(GO) test -json -vet=off -p 2 -parallel 2 -count=1 -timeout 15m
+	$(RUN_TESTS) bin/cluster.log ./test/cluster/... ./internal/cluster/manager ./internal/cluster/admission/server -- $(SUDO) env TENON_TEST_STRICT=1 TENON_TEST_CLUSTER=1 $(GO) test -json -vet=off -p 2 -parallel 3 -count=1 -timeout 15m
 
 .PHONY: unit
 unit: deps-build ## the fast tests: no root, no VM

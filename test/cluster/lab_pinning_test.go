@@ -16,8 +16,8 @@ import (
 // the two servers share both. Each run must have its figures, and nothing may be
 // left.
 func TestPinningIsMeasuredOnACluster(t *testing.T) {
+	needExperimentsTurn(t, "pinning")
 	runParallel(t)
-	needsCluster(t)
 	c, n := upWith(t, "pinning", NodeOptions{KubeProxy: true})
 	serveThePublishedImages(t, c)
 	must(t, c.Images().AddPublishedNGINX())

@@ -70,6 +70,21 @@ func needTurn(t *testing.T) {
 	}
 }
 
+// experiments are those of the lab that run in pods, each for about a minute. One
+// of them runs for each commit, and in make soak all of them. All of them run as
+// root without pods for each commit.
+var experiments = []string{"colocation", "concurrency", "pinning"}
+
+// needExperimentsTurn skips the test of an experiment if it is not the one for
+// this commit. If the commit is unknown, all of them run.
+func needExperimentsTurn(t *testing.T, experiment string) {
+	t.Helper()
+	needsCluster(t)
+	if chosen, err := turn.Choose(0, experiments); err == nil && !slices.Contains(chosen, experiment) {
+		t.Skipf("%s runs for this commit: TENON_TEST_KERNELS=all runs all, as make soak does", chosen[0])
+	}
+}
+
 // startCluster starts a cluster of one node for a test.
 func startCluster(t *testing.T, name string) (*Cluster, *Node) {
 	t.Helper()
