@@ -55,7 +55,7 @@ type Verdict struct {
 	// is admitted.
 	Refusals []Refusal
 	// Warnings are shown to the author of the object. They do not reject it.
-	Warnings []string
+	Warnings []Warning
 }
 
 // A Refusal is one reason to reject an object.
@@ -69,6 +69,38 @@ type Refusal struct {
 
 // String prints a refusal: `metadata.labels[koordinator.sh/qosClass]: "best": want one of …`.
 func (r Refusal) String() string { return r.Field + ": " + r.Problem }
+
+// A WarningCode says what a warning is about.
+type WarningCode string
+
+// The values of WarningCode.
+const (
+	Removed       WarningCode = "removed"        // the webhook removed a value that only Tenon writes
+	Replaced      WarningCode = "replaced"       // the webhook replaced a value
+	Ignored       WarningCode = "ignored"        // a value has no effect
+	ProfileFaulty WarningCode = "profile-faulty" // a profile is not applied, because it has a fault
+	Pending       WarningCode = "pending"        // the pod waits for a node or a scheduler
+	Uncounted     WarningCode = "uncounted"      // the scheduler counts other amounts than the pod uses
+	Unlimited     WarningCode = "unlimited"      // no limit of its own bounds the pod or a container
+	TooSmall      WarningCode = "too-small"      // a limit is too small to work with
+	GivenUp       WarningCode = "given-up"       // a pod with a node gives up its CPUs
+	Refusing      WarningCode = "refusing"       // a profile makes pods that are refused
+)
+
+// A Warning is a remark about an object that is admitted. Field is the path of
+// the field, and empty if the warning is about the whole object.
+type Warning struct {
+	Code           WarningCode
+	Field, Problem string
+}
+
+// String prints a warning as the author of the object reads it.
+func (w Warning) String() string {
+	if w.Field == "" {
+		return w.Problem
+	}
+	return w.Field + ": " + w.Problem
+}
 
 // Allowed reports whether the object is admitted.
 func (v Verdict) Allowed() bool { return len(v.Refusals) == 0 }
@@ -94,10 +126,23 @@ func (v *Verdict) refuse(field, problem string, a ...any) {
 	v.Refusals = append(v.Refusals, Refusal{field, fmt.Sprintf(problem, a...)})
 }
 
-func (v *Verdict) warn(problem string, a ...any) {
-	if w := fmt.Sprintf(problem, a...); !slices.Contains(v.Warnings, w) {
+func (v *Verdict) warn(code WarningCode, field, problem string, a ...any) {
+	v.add(Warning{code, field, fmt.Sprintf(problem, a...)})
+}
+
+func (v *Verdict) add(w Warning) {
+	if !slices.Contains(v.Warnings, w) {
 		v.Warnings = append(v.Warnings, w)
 	}
+}
+
+// Texts returns the warnings for the author of the object.
+func (v Verdict) Texts() []string {
+	all := make([]string, 0, len(v.Warnings))
+	for _, w := range v.Warnings {
+		all = append(all, w.String())
+	}
+	return all
 }
 
 // label returns the path of a label for messages, and annotation the path of an
@@ -138,6 +183,11 @@ func placed(c *corev1.Container, list string, i int) place {
 // lists returns two lists of amounts: the requests and the limits of a container.
 func (c place) lists() []list {
 	return []list{{"requests", c.Resources.Requests, c.field}, {"limits", c.Resources.Limits, c.field}}
+}
+
+// amountField returns the path of an amount in a list of the container.
+func (c place) amountField(list string, resource corev1.ResourceName) string {
+	return fmt.Sprintf("%s.%s[%s]", c.field, list, resource)
 }
 
 type list struct {

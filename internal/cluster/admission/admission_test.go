@@ -133,7 +133,7 @@ func TestWarningsNameWhatIsMostLikelyNotMeant(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, v := admit(Request{Pod: pod(t, tc.labels, tc.annotations, tc.resources)})
-			if all := strings.Join(v.Warnings, "\n"); !strings.Contains(all, tc.want) {
+			if all := strings.Join(v.Texts(), "\n"); !strings.Contains(all, tc.want) {
 				t.Errorf("warnings\n%s\nwant\n%s", all, tc.want)
 			}
 		})
@@ -345,7 +345,7 @@ func TestConfigMapsAreRefusedWithKeyValueAndRange(t *testing.T) {
 	if want := "resource-threshold-config.clusterStrategy.cpuSuppressThresholdPercent: 101: want a whole number from 0 to 100 (line 2 of the text)"; v.Message() != want {
 		t.Errorf("message\n%s\nwant\n%s", v.Message(), want)
 	}
-	if len(v.Warnings) != 1 || !strings.Contains(v.Warnings[0], "did you mean cpuBurstPercent?") {
+	if len(v.Warnings) != 1 || !strings.Contains(v.Texts()[0], "did you mean cpuBurstPercent?") {
 		t.Errorf("warnings %q", v.Warnings)
 	}
 	if v := ValidatePodConfigMap(map[string]string{"cpu-burst": `{"enabledNamespaces": "web"}`}); !strings.Contains(v.Message(), "cpu-burst.enabledNamespaces") {
@@ -355,7 +355,7 @@ func TestConfigMapsAreRefusedWithKeyValueAndRange(t *testing.T) {
 
 func TestConfigMapKeysThatDoNotActAreWarnings(t *testing.T) {
 	v := ValidateConfigMap(map[string]string{"system-config": `{"clusterStrategy": {"minFreeKbytesFactor": 100}}`, "mine": "x"})
-	if all := strings.Join(v.Warnings, "\n"); !v.Allowed() || !strings.Contains(all, "system-config.minFreeKbytesFactor is not acted on") || !strings.Contains(all, "mine: unknown key") {
+	if all := strings.Join(v.Texts(), "\n"); !v.Allowed() || !strings.Contains(all, "system-config.minFreeKbytesFactor is not acted on") || !strings.Contains(all, "mine: unknown key") {
 		t.Errorf("said %q, warned %q", v.Message(), v.Warnings)
 	}
 }

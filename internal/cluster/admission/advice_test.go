@@ -31,7 +31,7 @@ func TestAKeyWithoutItsEffectWarns(t *testing.T) {
 		"keys of others":                  {"app: cpu, policy: fast, priority: high, app.kubernetes.io/name: x", "koordinator.sh/cpuNormalizationRatio: '1', scheduling.koordinator.sh/device-allocated: '{}', cpuset: '{}'", one, ""},
 	} {
 		_, v := admit(Request{Pod: pod(t, c.labels, c.annotations, c.resources)})
-		warned := slices.ContainsFunc(v.Warnings, func(text string) bool { return strings.Contains(text, c.want) })
+		warned := slices.ContainsFunc(v.Texts(), func(text string) bool { return strings.Contains(text, c.want) })
 		if !v.Allowed() || c.want != "" && !warned || c.want == "" && len(v.Warnings) > 0 {
 			t.Errorf("%s: refused %q, warnings %q, want %q", name, v.Message(), v.Warnings, c.want)
 		}
@@ -53,7 +53,7 @@ func TestOwnCPUsInPartsOfACPUWarn(t *testing.T) {
 		second.Name = "d"
 		p.Spec.Containers = append(p.Spec.Containers, second)
 		_, v := admit(Request{Pod: p})
-		if got := strings.Join(v.Warnings, "; "); !v.Allowed() || got != want {
+		if got := strings.Join(v.Texts(), "; "); !v.Allowed() || got != want {
 			t.Errorf("%v: refused %q, warnings %q, want %q", resources, v.Message(), got, want)
 		}
 	}

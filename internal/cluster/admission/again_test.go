@@ -125,7 +125,7 @@ func TestDefaultsOfSeveralLimitRangesAreSetToZero(t *testing.T) {
 	} {
 		p, v := admit(Request{Pod: ranged(resources)})
 		twice, _ := Mutate(Request{Pod: p})
-		if !v.Allowed() || kube.QOSClass(p) != corev1.PodQOSBestEffort || len(v.Warnings) < 2 || !strings.Contains(v.Warnings[0], "counts as a default of a LimitRange") {
+		if !v.Allowed() || kube.QOSClass(p) != corev1.PodQOSBestEffort || len(v.Warnings) < 2 || v.Warnings[0].Code != Replaced {
 			t.Errorf("%s: %v, message %q, warnings %q", resources, p.Spec.Containers[0].Resources, v.Message(), v.Warnings)
 		}
 		if a, b := p.Spec.Containers[0].Resources, twice.Spec.Containers[0].Resources; a.String() != b.String() {
@@ -157,7 +157,7 @@ func TestOnlyImposedAmountsStayBesideBatchResources(t *testing.T) {
 		if v.Allowed() != (x.want == "") || !strings.Contains(v.Message(), x.want) {
 			t.Errorf("%s: message %q, want %q", x.requests, v.Message(), x.want)
 		}
-		warned := slices.ContainsFunc(v.Warnings, func(s string) bool { return strings.Contains(s, "a LimitRange of the namespace imposes") })
+		warned := slices.ContainsFunc(v.Warnings, func(w Warning) bool { return w.Code == Uncounted })
 		if q := p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU]; x.want == "" && (q.MilliValue() != 100 || !warned) {
 			t.Errorf("%s: %v, warnings %q", x.requests, p.Spec.Containers[0].Resources, v.Warnings)
 		}

@@ -125,7 +125,7 @@ func (c place) modernise(v *Verdict) {
 			}
 			delete(l.of, f.from)
 			l.of[f.to] = q
-			v.warn("%s is an old name: write %s", f.from, f.to)
+			v.warn(Replaced, "", "%s is an old name: write %s", f.from, f.to)
 		}
 	}
 }

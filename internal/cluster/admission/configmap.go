@@ -13,9 +13,12 @@ func ValidateConfigMap(data map[string]string) Verdict {
 	var v Verdict
 	cluster, faults := config.ParseConfigMap(data)
 	v.refuseFaults(faults)
-	v.Warnings = append(v.Warnings, cluster.Notices()...)
+	notices := cluster.Notices()
 	if node, _ := cluster.Node(nil, nil); v.Allowed() {
-		v.Warnings = append(v.Warnings, node.Notices...)
+		notices = append(notices, node.Notices...)
+	}
+	for _, text := range notices {
+		v.Warnings = append(v.Warnings, Warning{Code: Ignored, Problem: text})
 	}
 	return v
 }
@@ -30,7 +33,7 @@ func ValidatePodConfigMap(data map[string]string) Verdict {
 			field += "." + f.Field
 		}
 		if f.Inert {
-			v.warn("%s: %s", field, f.Problem)
+			v.warn(Ignored, field, "%s", f.Problem)
 			continue
 		}
 		v.refuse(field, "%s", f.Problem)

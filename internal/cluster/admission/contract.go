@@ -12,7 +12,7 @@ func deleteForged(p *corev1.Pod, v *Verdict) {
 	for _, key := range kube.Results {
 		if _, given := p.Annotations[key]; given {
 			delete(p.Annotations, key)
-			v.warn("the annotation %s was removed: the scheduler writes it when it binds the pod to a node", key)
+			v.warn(Removed, "", "the annotation %s was removed: the scheduler writes it when it binds the pod to a node", key)
 		}
 	}
 }

@@ -66,7 +66,7 @@ func whatItGets(t *testing.T, text string) string {
 			}
 		}
 	}
-	return strings.Join(append([]string{fmt.Sprintf("%v, %d CPUs", d.Policy, o.CPUs.Len())}, v.Warnings...), ": ")
+	return strings.Join(append([]string{fmt.Sprintf("%v, %d CPUs", d.Policy, o.CPUs.Len())}, v.Texts()...), ": ")
 }
 
 // TestThePageOfCPUsSaysWhatPodsGet compares the manifests of docs/scheduling.md

@@ -103,7 +103,7 @@ func say(t *testing.T, v Verdict) {
 		}
 	}
 	for _, w := range v.Warnings {
-		if w == "" || strings.ContainsAny(w, "\n\r") {
+		if w.Code == "" || w.Problem == "" || strings.ContainsAny(w.String(), "\n\r") {
 			t.Errorf("warning %q: want one line", w)
 		}
 	}

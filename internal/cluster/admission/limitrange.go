@@ -94,13 +94,13 @@ func (c place) clearDefaults(k kind, defaults map[rangeDefault]bool, ranges Rang
 			instead, imposed := k.both()[i], ranges.imposed(l.name, n)
 			switch {
 			case given && slices.ContainsFunc(imposed, q.Equal):
-				v.warn("%s: %s stays, because a LimitRange of the namespace imposes a minimum or a ratio: the scheduler counts it beside the batch resources, and the pod is among services on its node", l.field(n), q.String())
+				v.warn(Uncounted, l.field(n), "%s stays, because a LimitRange of the namespace imposes a minimum or a ratio: the scheduler counts it beside the batch resources, and the pod is among services on its node", q.String())
 				continue
 			case !given && len(imposed) > 0:
 				continue // the LimitRange adds it again
 			case defaults[rangeDefault{l.name, c.Name, n}]:
 			case len(defaults) > 0 && q.Sign() > 0 && c.names(instead):
-				v.warn("%s: %s beside %s counts as a default of a LimitRange, and is set to 0", l.field(n), q.String(), instead)
+				v.warn(Replaced, l.field(n), "%s beside %s counts as a default of a LimitRange, and is set to 0", q.String(), instead)
 			default:
 				continue
 			}

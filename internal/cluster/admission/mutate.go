@@ -37,7 +37,7 @@ func Mutate(r Request) (*corev1.Pod, Verdict) {
 	}
 	profiles, decided := r.chosenProfiles()
 	if decided && !r.isSealed(p) {
-		v.warn("the annotation %s is not from this creation of the pod, and was removed: only Tenon writes it", AnnotationProfiles)
+		v.warn(Removed, "", "the annotation %s is not from this creation of the pod, and was removed: only Tenon writes it", AnnotationProfiles)
 		decided = false
 	}
 	if !decided {
@@ -128,12 +128,12 @@ func (r Request) mustRename(p *corev1.Pod, profiles []configv1alpha1.ClusterColo
 	case !r.ColocationOff || k != batch:
 		return true
 	case asks || len(profiles) > 0 && has:
-		v.warn("no node offers batch resources, because colocation-config is not enabled: the pod waits until it is")
+		v.warn(Pending, "", "no node offers batch resources, because colocation-config is not enabled: the pod waits until it is")
 		return true
 	case len(profiles) > 0 || !has:
 		return true
 	}
-	v.warn("the pod keeps its cpu and memory, because colocation-config is not enabled and no node offers batch resources: the scheduler counts it like a service, and Tenon bounds it as BE on its node")
+	v.warn(Uncounted, "", "the pod keeps its cpu and memory, because colocation-config is not enabled and no node offers batch resources: the scheduler counts it like a service, and Tenon bounds it as BE on its node")
 	return false
 }
 
@@ -158,6 +158,6 @@ func announce(p *corev1.Pod) {
 func unannounce(p *corev1.Pod, v *Verdict) {
 	if text, given := p.Annotations[kube.AnnotationExtended]; given && text != extendedResources(p) {
 		delete(p.Annotations, kube.AnnotationExtended)
-		v.warn("the annotation %s is written by Tenon and was removed: write batch resources into the containers of a pod of class BE", kube.AnnotationExtended)
+		v.warn(Removed, "", "the annotation %s is written by Tenon and was removed: write batch resources into the containers of a pod of class BE", kube.AnnotationExtended)
 	}
 }

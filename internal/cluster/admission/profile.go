@@ -38,7 +38,7 @@ func (r Request) matchingProfiles(pod *corev1.Pod, v *Verdict) []configv1alpha1.
 		percent, err := r.matches(p)
 		switch {
 		case err != nil:
-			v.warn("ClusterColocationProfile %s is not applied: %v", p.Name, err)
+			v.warn(ProfileFaulty, "", "ClusterColocationProfile %s is not applied: %v", p.Name, err)
 		case percent < 0:
 		case percent == 100 || r.draw()*100 < float64(percent):
 			all = append(all, p)
@@ -238,11 +238,11 @@ func ValidateProfile(p *configv1alpha1.ClusterColocationProfile, classes map[str
 		v.refuse("spec.qosClass", "%s: want one of LSE, LSR, LS, BE, SYSTEM", quoteText(c))
 	}
 	if p.Spec.QoSClass == string(node.System) || p.Spec.Labels[kube.LabelQOSClass] == string(node.System) {
-		v.warn(`class SYSTEM: pods that match are refused, except in kube-system and in namespaces with the label %s%s: "true"`, tenant.LabelPrefix, tenant.System)
+		v.warn(Refusing, "", `class SYSTEM: pods that match are refused, except in kube-system and in namespaces with the label %s%s: "true"`, tenant.LabelPrefix, tenant.System)
 	}
 	if name := p.Spec.PriorityClassName; name != "" {
 		if _, known := classes[name]; !known {
-			v.warn("priority class %s does not exist yet: pods that match are refused until it exists", quoteText(name))
+			v.warn(Refusing, "", "priority class %s does not exist yet: pods that match are refused until it exists", quoteText(name))
 		}
 	}
 	if text := p.Spec.Annotations[kube.AnnotationObjective]; text != "" {
@@ -256,7 +256,7 @@ func ValidateProfile(p *configv1alpha1.ClusterColocationProfile, classes map[str
 		}
 	}
 	if p.Spec.SchedulerName == koordScheduler {
-		v.warn("spec.schedulerName: %s", withoutKoordScheduler)
+		v.warn(Pending, "spec.schedulerName", "%s", withoutKoordScheduler)
 	}
 	if len(p.Spec.Patch.Raw) > 0 {
 		if err := patch(&corev1.Pod{}, p.Spec.Patch.Raw); err != nil {

@@ -12,7 +12,7 @@ import (
 func ValidateQuota(q *corev1.ResourceQuota) Verdict {
 	var v Verdict
 	if names := tenant.Uncounted(q); len(names) > 0 {
-		v.warn("%s: this quota bounds no batch resources, because %s", strings.Join(hardFields(names), ", "), tenant.InsteadOfQuota)
+		v.warn(Ignored, strings.Join(hardFields(names), ", "), "this quota bounds no batch resources, because %s", tenant.InsteadOfQuota)
 	}
 	return v
 }

@@ -14,9 +14,9 @@ func (r Request) replaceScheduler(p *corev1.Pod, v *Verdict) {
 	switch to := r.SchedulerNames[name]; {
 	case to != "":
 		p.Spec.SchedulerName = to
-		v.warn("spec.schedulerName: %s became %s: want that name in the manifest", quoteText(name), quoteText(to))
+		v.warn(Replaced, "spec.schedulerName", "%s became %s: want that name in the manifest", quoteText(name), quoteText(to))
 	case name == koordScheduler:
-		v.warn("spec.schedulerName: %s", withoutKoordScheduler)
+		v.warn(Pending, "spec.schedulerName", "%s", withoutKoordScheduler)
 	}
 }
 

@@ -2,7 +2,6 @@ package admission
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
@@ -18,23 +17,23 @@ func TestPodsOfKoordinatorsSchedulerAreWarnedAboutOrTranslated(t *testing.T) {
 		p.Name, p.Spec.SchedulerName = "spark", name
 		return p
 	}
-	warned := func(v Verdict, what string) bool {
-		return slices.ContainsFunc(v.Warnings, func(w string) bool { return strings.Contains(w, what) })
+	warned := func(v Verdict, code WarningCode) bool {
+		return slices.ContainsFunc(v.Warnings, func(w Warning) bool { return w.Code == code && w.Field == "spec.schedulerName" })
 	}
 	p := pod(t, "", "", own)
 	p.Spec.SchedulerName = "koord-scheduler"
 	for _, r := range []Request{{Pod: p}, {Pod: pod(t, be, "", own), Profiles: []configv1alpha1.ClusterColocationProfile{*of("koord-scheduler")}}} {
 		got, v := Mutate(r)
-		if got.Spec.SchedulerName != "koord-scheduler" || !warned(v, "the pod stays Pending") {
+		if got.Spec.SchedulerName != "koord-scheduler" || !warned(v, Pending) {
 			t.Errorf("%s, warnings %q", got.Spec.SchedulerName, v.Warnings)
 		}
 		r.SchedulerNames = map[string]string{"koord-scheduler": "default-scheduler"}
 		got, v = Mutate(r)
-		if got.Spec.SchedulerName != "default-scheduler" || warned(v, "Pending") || !warned(v, `"koord-scheduler" became "default-scheduler"`) {
+		if got.Spec.SchedulerName != "default-scheduler" || warned(v, Pending) || !warned(v, Replaced) {
 			t.Errorf("translated: %s, warnings %q", got.Spec.SchedulerName, v.Warnings)
 		}
 	}
-	if v := ValidateProfile(of("koord-scheduler"), nil); !v.Allowed() || !warned(v, "the pod stays Pending") {
+	if v := ValidateProfile(of("koord-scheduler"), nil); !v.Allowed() || !warned(v, Pending) {
 		t.Errorf("the profile: %+v", v)
 	}
 	if _, v := Mutate(Request{Pod: pod(t, "", "", own)}); len(v.Warnings) > 0 {
@@ -48,10 +47,10 @@ func TestPodsOfKoordinatorsSchedulerAreWarnedAboutOrTranslated(t *testing.T) {
 func TestAClassThatIsAnAnnotationIsAWarning(t *testing.T) {
 	const want = `metadata.annotations[koordinator.sh/qosClass]: "BE" has no effect as an annotation, as in Koordinator: want it as a label`
 	p, v := admit(Request{Pod: pod(t, "", be, own)})
-	if !v.Allowed() || !slices.Contains(v.Warnings, want) || p.Labels["koordinator.sh/qosClass"] != "" {
+	if !v.Allowed() || !slices.Contains(v.Texts(), want) || p.Labels["koordinator.sh/qosClass"] != "" {
 		t.Errorf("%v, %+v", p.Labels, v)
 	}
-	if _, v := admit(Request{Pod: pod(t, be, be, own)}); slices.Contains(v.Warnings, want) {
+	if _, v := admit(Request{Pod: pod(t, be, be, own)}); slices.Contains(v.Texts(), want) {
 		t.Errorf("beside the label: %q", v.Warnings)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -61,7 +60,7 @@ func TestAForeignListOfProfilesKeepsNoneAway(t *testing.T) {
 		"another key":             {copied("web-"), now, "other"},
 	} {
 		p, v := admitAt(x.at, x.key, 0, x.pod)
-		warned := slices.ContainsFunc(v.Warnings, func(s string) bool { return strings.Contains(s, "only Tenon writes it") })
+		warned := slices.ContainsFunc(v.Warnings, func(w Warning) bool { return w.Code == Removed })
 		if kube.Class(p) != "BE" || p.Annotations[AnnotationProfiles] != "batch" || !warned {
 			t.Errorf("%s: class %q, annotations %v, warnings %q", name, kube.Class(p), p.Annotations, v.Warnings)
 		}

@@ -2,7 +2,6 @@ package admission
 
 import (
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -40,18 +39,19 @@ func (v *Verdict) warnTaken(old, p *corev1.Pod) {
 	case !has:
 		fate = "runs on all CPUs that no pod owns"
 	case before.Policy == cpus.Exclusive:
-		fate = fmt.Sprintf("gets %s instead, which it shares", holding(after.Request))
+		article := map[bool]string{true: "a "}[after.Policy == cpus.Pool]
+		fate = fmt.Sprintf("gets %s%s instead, which it shares", article, holding(after.Request))
 	default: // its seats become a pool, or CPUs of its own, or its pool becomes seats
 		return
 	}
-	v.warn("%s: the pod gives up its %s now and %s. What was there before asks for CPUs again, and may bring others", field, strings.TrimPrefix(holding(before.Request), "a "), fate)
+	v.warn(GivenUp, field, "the pod gives up its %s now and %s. What was there before asks for CPUs again, and may bring others", holding(before.Request), fate)
 }
 
 // holding prints what a pod with a claim holds.
 func holding(c cpus.Request) string {
 	switch {
 	case c.Policy == cpus.Pool:
-		return "a pool of CPUs"
+		return "pool of CPUs"
 	case c.Policy == cpus.Exclusive && c.CPUs == 1:
 		return "own CPU"
 	case c.Policy == cpus.Exclusive:

@@ -43,7 +43,7 @@ func TestAnUpdateThatTakesCPUsWarns(t *testing.T) {
 					old.Spec.NodeName, p.Spec.NodeName, want = "", "", ""
 				}
 				v := ValidateUpdate(old, p, tenant.Namespace{})
-				if text := strings.Join(v.Warnings, "\n"); !v.Allowed() || (want == "") != (text == "") || !strings.Contains(text, want) || len(text) > maxWarning {
+				if text := strings.Join(v.Texts(), "\n"); !v.Allowed() || (want == "") != (text == "") || !strings.Contains(text, want) || len(text) > maxWarning {
 					t.Errorf("waiting %v: refusals %q, %d bytes of warnings %q; want %q", waiting, v.Message(), len(text), text, want)
 				}
 			}
@@ -81,7 +81,7 @@ func TestAWarningCountsTheCPUsThatAPodHas(t *testing.T) {
 			}
 		}
 		p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse(x.request)
-		if text := strings.Join(ValidateUpdate(old, p, tenant.Namespace{}).Warnings, "\n"); (x.want == "") != (text == "") || !strings.Contains(text, x.want) {
+		if text := strings.Join(ValidateUpdate(old, p, tenant.Namespace{}).Texts(), "\n"); (x.want == "") != (text == "") || !strings.Contains(text, x.want) {
 			t.Errorf("%s: warnings %q, want %q", name, text, x.want)
 		}
 	}

@@ -91,25 +91,39 @@ func (v *Verdict) checkWords(p, old *corev1.Pod) {
 	_, faults := kube.OverridesOf(p)
 	for _, f := range slices.Concat(kube.Faults(p), faults, Advice(p)) {
 		text, labelled := p.Labels[f.Key]
-		field := label(f.Key)
 		if !labelled {
-			text, field = p.Annotations[f.Key], annotation(f.Key)
+			text = p.Annotations[f.Key]
 		}
-		if f.Key == kube.AnnotationExtended && field == annotation(f.Key) && old == nil && kube.Class(p) == node.BE {
+		if f.Key == kube.AnnotationExtended && !labelled && old == nil && kube.Class(p) == node.BE {
 			continue // Unbounded checks this key
 		}
 		if old != nil && (old.Labels[f.Key] == text && labelled || old.Annotations[f.Key] == text && !labelled) {
 			continue
 		}
-		if f.Field != "" {
-			field += "." + f.Field
-		}
 		if f.Inert {
-			v.warn("%s: %s", field, f.Problem)
+			v.add(IgnoredIn(p, f))
 			continue
 		}
-		v.refuse(field, "%s", f.Problem)
+		v.refuse(fieldOf(p, f), "%s", f.Problem)
 	}
+}
+
+// IgnoredIn returns the warning about a fault of a pod that makes Tenon ignore a
+// label or annotation, or a part of it.
+func IgnoredIn(p *corev1.Pod, f kube.Fault) Warning {
+	return Warning{Code: Ignored, Field: fieldOf(p, f), Problem: f.Problem}
+}
+
+// fieldOf returns the path of the label or annotation of a fault.
+func fieldOf(p *corev1.Pod, f kube.Fault) string {
+	field := annotation(f.Key)
+	if _, labelled := p.Labels[f.Key]; labelled {
+		field = label(f.Key)
+	}
+	if f.Field != "" {
+		field += "." + f.Field
+	}
+	return field
 }
 
 // checkPriority refuses a pod if its class and its priority contradict each
@@ -168,7 +182,7 @@ func (v *Verdict) checkMid(p *corev1.Pod) {
 			for _, n := range l.names() {
 				if n == mid.cpu || n == mid.memory {
 					v.checkAmount(l.field(n), n, l.of[n])
-					v.warn("no node offers %s with this version: the pod waits until one does", n)
+					v.warn(Pending, "", "no node offers %s with this version: the pod waits until one does", n)
 				}
 			}
 		}
@@ -186,7 +200,7 @@ var (
 // warnUnusual warns about values that are allowed but probably not intended.
 func (v *Verdict) warnUnusual(p *corev1.Pod) {
 	if isSkipped(p) && kube.QOSClass(p) != corev1.PodQOSBestEffort {
-		v.warn("the pod keeps its own cpu and memory: it uses no batch resources, and the limits of the best-effort work of its node do not apply to it")
+		v.warn(Unlimited, "", "the pod keeps its own cpu and memory: it uses no batch resources, and the limits of the best-effort work of its node do not apply to it")
 	}
 	none := 0
 	for _, c := range places(p) {
@@ -196,21 +210,21 @@ func (v *Verdict) warnUnusual(p *corev1.Pod) {
 			none++
 		}
 		if cpu.Sign() > 0 && cpu.Cmp(minCPU) < 0 {
-			v.warn("%s.limits[%s]: %s thousandths of a CPU is less than the kernel can enforce: 1k is one CPU", c.field, batch.cpu, cpu.String())
+			v.warn(TooSmall, c.amountField("limits", batch.cpu), "%s thousandths of a CPU is less than the kernel can enforce: 1k is one CPU", cpu.String())
 		}
 		if memory.Sign() > 0 && memory.Cmp(minMemory) < 0 {
-			v.warn("%s.limits[%s]: %s bytes is too little to start anything: is a suffix such as Mi missing?", c.field, batch.memory, memory.String())
+			v.warn(TooSmall, c.amountField("limits", batch.memory), "%s bytes is too little to start anything: is a suffix such as Mi missing?", memory.String())
 		}
 		if (cpu.IsZero() || memory.IsZero()) && !(cpu.IsZero() && memory.IsZero()) {
 			n := batch.cpu
 			if memory.IsZero() {
 				n = batch.memory
 			}
-			v.warn("%s.limits[%s]: missing: only the limit of all best-effort work of the node bounds it", c.field, n)
+			v.warn(Unlimited, c.amountField("limits", n), "missing: only the limit of all best-effort work of the node bounds it")
 		}
 	}
 	if none > 0 && !isSkipped(p) {
-		v.warn("%d of %d containers have no batch resources: the scheduler does not count them, and only the limit of all best-effort work of the node bounds them", none, len(places(p)))
+		v.warn(Unlimited, "", "%d of %d containers have no batch resources: the scheduler does not count them, and only the limit of all best-effort work of the node bounds them", none, len(places(p)))
 	}
 }
 
@@ -224,7 +238,7 @@ func (v *Verdict) warnUncounted(c place) {
 	}{{batch.cpu, minCPU, "thousandths of a CPU"}, {batch.memory, minMemory, "bytes"}} {
 		request, limit := c.Resources.Requests[x.n], c.Resources.Limits[x.n]
 		if limit.Cmp(x.least) >= 0 && request.Sign() >= 0 && request.Cmp(x.least) < 0 {
-			v.warn("%s.requests[%s]: the scheduler counts %s %s for this container, and its limit is %s: want a request of what it uses", c.field, x.n, request.String(), x.of, limit.String())
+			v.warn(Uncounted, c.amountField("requests", x.n), "the scheduler counts %s %s for this container, and its limit is %s: want a request of what it uses", request.String(), x.of, limit.String())
 		}
 	}
 }

@@ -73,7 +73,7 @@ func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.
 	if err == nil {
 		var after []byte
 		if after, err = json.Marshal(changed); err == nil {
-			return admission.PatchResponseFromRaw(before, after).WithWarnings(verdict.Warnings...)
+			return admission.PatchResponseFromRaw(before, after).WithWarnings(verdict.Texts()...)
 		}
 	}
 	return admission.Errored(http.StatusInternalServerError, fmt.Errorf("print the pod: %w", err))
@@ -193,7 +193,7 @@ func (h *hooks) validateProfile(ctx context.Context, req admission.Request) admi
 func (h *hooks) answer(what string, req admission.Request, v rules.Verdict) admission.Response {
 	if !v.Allowed() {
 		h.log.Info("refused", "kind", what, "namespace", req.Namespace, "name", req.Name, "operation", req.Operation, "reason", v.Message())
-		return admission.Denied(v.Message()).WithWarnings(v.Warnings...)
+		return admission.Denied(v.Message()).WithWarnings(v.Texts()...)
 	}
-	return admission.Allowed("").WithWarnings(v.Warnings...)
+	return admission.Allowed("").WithWarnings(v.Texts()...)
 }

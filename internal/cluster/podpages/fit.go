@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"tenon.sh/tenon/internal/cluster/admission"
 	"tenon.sh/tenon/internal/cluster/manifest"
 	"tenon.sh/tenon/internal/cluster/schedulers"
 	"tenon.sh/tenon/internal/decide/cpus/place"
@@ -131,16 +132,18 @@ func (c *Cluster) fitWanted(page *FitPage, want *manifest.Wanted, by Webhook, kn
 		})
 		return
 	}
-	warnings := want.Admission.Warnings
+	said := map[string]bool{} // warnings of the webhook about faults that the page has
 	for _, f := range faultsOf(as) {
 		page.Faults = append(page.Faults, fmt.Sprintf("%s: %v", want.Name, f))
-		warnings = slices.DeleteFunc(slices.Clone(warnings), func(text string) bool { return strings.Contains(text, f.Problem) })
+		said[admission.IgnoredIn(as, f).String()] = true
 	}
 	if profiles != "" {
 		page.Profiles = append(page.Profiles, fmt.Sprintf("%s: as ClusterColocationProfile %s makes it", want.Name, profiles))
 	}
-	for _, text := range warnings {
-		page.Warnings = append(page.Warnings, want.Name+": "+text)
+	for _, text := range want.Admission.Warnings {
+		if !said[text] {
+			page.Warnings = append(page.Warnings, want.Name+": "+text)
+		}
 	}
 	if want.EachNode {
 		for _, p := range c.onEachNode(want, as) {

@@ -35,9 +35,9 @@ func (w Webhook) admit(p *corev1.Pod) (as *corev1.Pod, by string, faults []strin
 	changed, verdict := admission.Mutate(admission.Request{
 		Pod: p, Namespace: w.Namespaces[cmp.Or(p.Namespace, corev1.NamespaceDefault)], Profiles: w.Profiles, PriorityClasses: w.PriorityClasses,
 	})
-	for _, text := range verdict.Warnings {
-		if strings.HasPrefix(text, "ClusterColocationProfile ") {
-			faults = append(faults, text)
+	for _, warning := range verdict.Warnings {
+		if warning.Code == admission.ProfileFaulty {
+			faults = append(faults, warning.String())
 		}
 	}
 	if by = w.acted(changed); by == "" {
