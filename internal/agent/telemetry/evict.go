@@ -1,18 +1,12 @@
 package telemetry
 
 import (
-	"slices"
-	"strings"
-
 	"github.com/prometheus/client_golang/prometheus"
 
+	"tenon.sh/tenon/internal/decide/evict"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/model/node"
 )
-
-// evictionReasons lists the resources whose shortage causes evictions. The
-// reason of an eviction step begins with one of these words.
-var evictionReasons = []string{"memory", "cpu"}
 
 var descFrozen = desc("tenon_workloads_frozen", "Best-effort workloads that Tenon has frozen because memory is short.")
 
@@ -20,18 +14,24 @@ func newEvictions() *prometheus.CounterVec {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tenon_evictions_total", Help: "Best-effort workloads that Tenon has evicted, by the resource that was short: memory or cpu.",
 	}, []string{"reason"})
-	for _, r := range evictionReasons {
-		c.WithLabelValues(r)
+	for _, cause := range evict.Causes {
+		c.WithLabelValues(string(cause))
 	}
 	return c
 }
 
 // countEvictions adds the evictions of a tick to the counter.
 func countEvictions(c *prometheus.CounterVec, t tick.Tick) {
+	if len(t.Victims) == 0 {
+		return
+	}
+	asked := map[node.CgroupPath]bool{}
 	for _, o := range t.Done {
-		reason, _, _ := strings.Cut(o.Step.Reason, ":")
-		if o.Step.To == node.AskedToEnd && o.Err == nil && slices.Contains(evictionReasons, reason) {
-			c.WithLabelValues(reason).Inc()
+		asked[o.Step.Knob.Cgroup] = asked[o.Step.Knob.Cgroup] || o.Step.To == node.AskedToEnd && o.Err == nil
+	}
+	for _, w := range t.Snapshot.Workloads {
+		if v, chosen := t.Victims[w.ID]; chosen && asked[w.Cgroup] {
+			c.WithLabelValues(string(v.Cause)).Inc()
 		}
 	}
 }

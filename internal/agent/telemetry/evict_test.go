@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"tenon.sh/tenon/internal/decide/evict"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/model/node"
@@ -21,14 +22,17 @@ func TestEvictionsAreCountedOnceEach(t *testing.T) {
 	run := func(group string) node.Knob {
 		return node.Knob{Cgroup: node.CgroupPath(group), File: node.FileRun}
 	}
-	step := func(group string, v node.Run, reason string, err error) {
-		turn.Done = append(turn.Done, tick.Outcome{Step: plan.Step{Knob: run(group), To: v, Owner: plan.OwnerEvict, Reason: reason}, Err: err})
+	turn.Victims = map[node.WorkloadID]evict.Victim{}
+	step := func(group string, v node.Run, cause evict.Cause, err error) {
+		turn.Done = append(turn.Done, tick.Outcome{Step: plan.Step{Knob: run(group), To: v, Owner: plan.OwnerEvict}, Err: err})
+		turn.Snapshot.Workloads = append(turn.Snapshot.Workloads, node.Workload{ID: node.WorkloadID("pod " + group), Class: node.BE, Cgroup: run(group).Cgroup})
+		turn.Victims[node.WorkloadID("pod "+group)] = evict.Victim{Cause: cause}
 	}
-	step("a", node.AskedToEnd, "memory: 9 of 10 are in use", nil)
-	step("b", node.AskedToEnd, "memory: 9 of 10 are in use", nil)
-	step("c", node.AskedToEnd, "memory: 9 of 10 are in use", errors.New("refused"))
-	step("d", node.AskedToEnd, "cpu: BE starves", nil)
-	step("e", node.Ended, "memory: e is still there", nil)
+	step("a", node.AskedToEnd, evict.CauseMemory, nil)
+	step("b", node.AskedToEnd, evict.CauseMemory, nil)
+	step("c", node.AskedToEnd, evict.CauseMemory, errors.New("refused"))
+	step("d", node.AskedToEnd, evict.CauseCPU, nil)
+	step("e", node.Ended, evict.CauseMemory, nil)
 	turn.Snapshot.Knobs.Now = map[node.Knob]node.Value{run("f"): node.Frozen, run("g"): node.Frozen, run("h"): node.Running}
 	turn.Snapshot.Knobs.Before = map[node.Knob]node.Value{run("f"): node.Running}
 	m.Observe(turn, nil, time.Second)

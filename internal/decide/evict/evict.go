@@ -47,15 +47,17 @@ func (c Config) Files() []node.File {
 	return Owned
 }
 
-// Causes lists the causes of evictions. The reason of every eviction begins
-// with its cause and a colon.
-var Causes = []string{CauseMemory, CauseCPU}
+// A Cause is the resource whose shortage causes an eviction.
+type Cause string
 
 // The causes of evictions.
 const (
-	CauseMemory = "memory"
-	CauseCPU    = "cpu"
+	CauseMemory Cause = "memory"
+	CauseCPU    Cause = "cpu"
 )
+
+// Causes lists the causes of evictions.
+var Causes = []Cause{CauseMemory, CauseCPU}
 
 const (
 	// settling is the time for which Tenon chooses no other victim after a victim
@@ -82,7 +84,7 @@ const (
 // a grace period.
 type State struct {
 	At      time.Time                  `json:"at,omitzero"`
-	Victims map[node.WorkloadID]victim `json:"victims,omitempty"`
+	Victims map[node.WorkloadID]Victim `json:"victims,omitempty"`
 	// Settling is the remaining time in which Tenon chooses no other victim.
 	Settling time.Duration `json:"settling_ns,omitempty"`
 	Memory   memoryRelief  `json:"memory,omitzero"`
@@ -92,9 +94,9 @@ type State struct {
 	Busy      conditionTime `json:"busy,omitzero"`
 }
 
-// A victim is a workload that Tenon asked to end.
-type victim struct {
-	Cause string `json:"cause"`
+// A Victim is a workload that Tenon asked to end.
+type Victim struct {
+	Cause Cause `json:"cause"`
 	// Waited is the time since Tenon asked the workload to end, or since the
 	// last kill.
 	Waited time.Duration `json:"waited_ns,omitempty"`
@@ -110,17 +112,17 @@ type victim struct {
 
 // patience returns how long Tenon waits after a SIGKILL before it kills the
 // victim again.
-func (v victim) patience() time.Duration { return min(killPause<<min(v.Kills-1, 8), longestKillPause) }
+func (v Victim) patience() time.Duration { return min(killPause<<min(v.Kills-1, 8), longestKillPause) }
 
 // awaited reports whether Tenon waits for the end of this victim before it
 // chooses another because CPU is short.
-func (v victim) awaited() bool { return v.Kills == 0 || v.Kills == 1 && v.Waited < killPause }
+func (v Victim) awaited() bool { return v.Kills == 0 || v.Kills == 1 && v.Waited < killPause }
 
 // holds is like awaited, but because memory is short.
-func (v victim) holds() bool { return v.awaited() && (v.Kills > 0 || v.Waited < longestHold) }
+func (v Victim) holds() bool { return v.awaited() && (v.Kills > 0 || v.Waited < longestHold) }
 
 // holdsAll is like holds, whatever more must go than this victim has.
-func (v victim) holdsAll() bool { return v.holds() && (v.Kills > 0 || v.Waited < shortHold) }
+func (v Victim) holdsAll() bool { return v.holds() && (v.Kills > 0 || v.Waited < shortHold) }
 
 // A conditionTime is the time for which a condition has held without
 // interruption.
@@ -225,7 +227,7 @@ func (x *evictor) follow() {
 }
 
 // evictsBy reports whether eviction for this cause is still enabled.
-func (x *evictor) evictsBy(cause string) bool {
+func (x *evictor) evictsBy(cause Cause) bool {
 	if cause == CauseMemory {
 		return x.Memory.on()
 	}
@@ -236,7 +238,7 @@ func (x *evictor) ended(w node.Workload) bool { return x.snap.Knobs.Now[RunKnob(
 
 // pursue kills a victim that has not ended in its grace period, or that uses
 // clearly more memory than when it was chosen.
-func (x *evictor) pursue(w node.Workload, v victim) {
+func (x *evictor) pursue(w node.Workload, v Victim) {
 	grown := v.Cause == CauseMemory && x.hasGrown(w, v.Memory, v.Cached)
 	switch {
 	case v.Kills == 0 && (v.Waited >= x.graceOf(w) || grown):
@@ -261,9 +263,9 @@ func (x *evictor) pursue(w node.Workload, v victim) {
 // graceOf returns the grace period of a workload, or else the configured one.
 func (x *evictor) graceOf(w node.Workload) time.Duration { return w.Grace.Or(x.Grace) }
 
-func (x *evictor) remember(w node.Workload, v victim) {
+func (x *evictor) remember(w node.Workload, v Victim) {
 	if x.next.Victims == nil {
-		x.next.Victims = map[node.WorkloadID]victim{}
+		x.next.Victims = map[node.WorkloadID]Victim{}
 	}
 	x.next.Victims[w.ID] = v
 }
@@ -272,7 +274,7 @@ func (x *evictor) remember(w node.Workload, v victim) {
 // the workloads with the lowest priority first, and among equal priorities
 // those with the largest usage. The function freed returns the amount that the
 // end of a workload frees. If the amount is 0, choose skips the workload.
-func (x *evictor) choose(cause, reason string, need int64, freed, use func(node.Workload) int64, show func(int64) string) (expected int64, chosen int) {
+func (x *evictor) choose(cause Cause, reason string, need int64, freed, use func(node.Workload) int64, show func(int64) string) (expected int64, chosen int) {
 	all := x.candidates(cause)
 	slices.SortStableFunc(all, func(a, b node.Workload) int {
 		return cmp.Or(compareFlags(a.Daemon, b.Daemon), cmp.Compare(a.EvictionPriority, b.EvictionPriority), cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.SubPriority, b.SubPriority),
@@ -287,7 +289,7 @@ func (x *evictor) choose(cause, reason string, need int64, freed, use func(node.
 		}
 		expected += freed(w)
 		chosen++
-		x.remember(w, victim{Cause: cause, Memory: facts.MemoryOf(w).Or(0), CPU: w.Usage.CPU.Or(0), Cached: includesCache(w)})
+		x.remember(w, Victim{Cause: cause, Memory: facts.MemoryOf(w).Or(0), CPU: w.Usage.CPU.Or(0), Cached: includesCache(w)})
 		x.want(w, plan.Set, node.AskedToEnd, fmt.Sprintf("%s: %s; %s has %s and %s", cause, reason, w.ID, rankOf(w), show(freed(w))))
 	}
 	x.held = x.held || chosen > 0
@@ -321,7 +323,7 @@ func rankOf(w node.Workload) string {
 // candidates lists the running BE workloads that Tenon may evict for a cause. A
 // workload whose knob node.FileRun could not be read is omitted, because Tenon
 // cannot ask it to end.
-func (x *evictor) candidates(cause string) []node.Workload {
+func (x *evictor) candidates(cause Cause) []node.Workload {
 	var all []node.Workload
 	for _, w := range x.snap.Workloads {
 		_, chosen := x.next.Victims[w.ID]
@@ -335,7 +337,7 @@ func (x *evictor) candidates(cause string) []node.Workload {
 
 // exempt returns the reason why a workload must not be evicted for a cause, or
 // "".
-func (x *evictor) exempt(w node.Workload, cause string) string {
+func (x *evictor) exempt(w node.Workload, cause Cause) string {
 	if x.inside == nil {
 		x.inside = make(map[node.CgroupPath]int, len(x.snap.Workloads))
 		for _, o := range x.snap.Workloads {
@@ -356,8 +358,8 @@ func (x *evictor) exempt(w node.Workload, cause string) string {
 		return fmt.Sprintf("its priority %d is above %d", cmp.Or(w.Priority, w.DefaultPriority), most)
 	case w.Unlabelled && !x.Unlabelled:
 		return "it is BE only because it requests nothing (evictUnlabelled)"
-	case slices.Contains(w.Overrides.EvictionExemptFrom, cause):
-		return "its owner does not let it be evicted for " + cause
+	case slices.Contains(w.Overrides.EvictionExemptFrom, string(cause)):
+		return "its owner does not let it be evicted for " + string(cause)
 	}
 	return ""
 }

@@ -136,7 +136,7 @@ func (x *evictor) ending() (all unit.Bytes) {
 }
 
 // pursues reports whether a victim for the given cause is still ending.
-func (x *evictor) pursues(cause string) bool {
+func (x *evictor) pursues(cause Cause) bool {
 	for _, v := range x.next.Victims {
 		if v.Cause == cause && v.holds() {
 			return true

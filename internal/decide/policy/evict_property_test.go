@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -103,7 +104,7 @@ func TestOnlyAsLittleAsNeededEnds(t *testing.T) {
 				switch s.To {
 				case node.AskedToEnd:
 					chosen++
-					if strings.HasPrefix(s.Reason, evict.CauseMemory) {
+					if n.state.Evictions.Victims[w.ID].Cause == evict.CauseMemory {
 						asked = append(asked, w)
 					}
 				case node.Ended:
@@ -114,8 +115,8 @@ func TestOnlyAsLittleAsNeededEnds(t *testing.T) {
 				case node.Frozen:
 					frozen++
 				}
-				if cause, _, _ := strings.Cut(s.Reason, ":"); s.To.(node.Run).EndsProcesses() && cause != evict.CauseMemory && cause != evict.CauseCPU {
-					t.Fatalf("no cause: %q", s.Reason)
+				if v := n.state.Evictions.Victims[w.ID]; s.To.(node.Run).EndsProcesses() && !slices.Contains(evict.Causes, v.Cause) {
+					t.Fatalf("no cause %q: %q", v.Cause, s.Reason)
 				}
 			}
 			n.checkNeed(t, asked)

@@ -85,7 +85,7 @@ func (n *scene) owners(rnd *rand.Rand) {
 		if rnd.IntN(2) == 0 {
 			w.Overrides.Cache = node.CacheOverride{ControlGroup: fmt.Sprint(node.ControlGroupPrefix, i), Start: maybe(40), End: node.Some(unit.Percent(50)), Bandwidth: maybe(90)}
 		}
-		w.Overrides.EvictionExemptFrom = [][]string{nil, {evict.CauseCPU}, {evict.CauseMemory}}[rnd.IntN(3)]
+		w.Overrides.EvictionExemptFrom = [][]string{nil, {string(evict.CauseCPU)}, {string(evict.CauseMemory)}}[rnd.IntN(3)]
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"tenon.sh/tenon/internal/decide/cpus/hold"
 	"tenon.sh/tenon/internal/decide/cpus/worker"
+	"tenon.sh/tenon/internal/decide/evict"
 	"tenon.sh/tenon/internal/decide/misfit"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/slo"
@@ -37,6 +38,8 @@ type Tick struct {
 	BackOff int64
 	// Misfits holds the workloads whose CPU limit does not fit them.
 	Misfits map[node.WorkloadID]*misfit.Misfit
+	// Victims holds the BE workloads that Tenon is evicting.
+	Victims map[node.WorkloadID]evict.Victim
 	// Batch is the amount of CPU and memory that BE may request after this tick.
 	Batch node.Batch
 	// Slices are the virtual workers of the node and the work in them.
