@@ -19,7 +19,7 @@ func TestARecordKeepsTheCPUsOfAPod(t *testing.T) {
 		&Choice{Topology: 0xff, Policy: Pool, CPUs: set, Domain: domain, Containers: map[string]unit.CPUSet{"web": set}},
 		&Allocation{Policy: Exclusive, CPUs: set, Domain: domain, CPU: 1500, Exclusive: NUMANodeLevel},
 		&Note{
-			By: ByNode, Policy: Shared, Asked: 3, Has: 2, Level: L3, Nodes: 1, Split: 1, Moved: true, Bound: true, Growth: "grew",
+			By: ByNode, Policy: Shared, Asked: 3, Has: 2, Level: L3, Nodes: 1, Split: 1, Moved: true, Bound: true, Growth: []Growth{{Code: GrowthFull, CPUs: set, Percent: 1, For: 2, Full: 3, FullFor: 4, Taken: set, Workload: "web"}},
 			Reason: &Reason{Code: SharedRequested, Request: request, Given: 1, Open: 2, Stay: 3, Cores: 4, Sizes: []int{1, 2}, CPU: 5, Shared: 6},
 			Choice: &Reason{Code: ChoiceTaken, CPUs: set, Others: []string{"a"}, OthersMore: 2, Policy: Pool},
 		},

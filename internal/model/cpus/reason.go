@@ -67,8 +67,9 @@ type Note struct {
 	Bound bool `json:"bound,omitempty"`
 	// Choice says why the node chose the CPUs, and did not follow a scheduler.
 	Choice *Reason `json:"choice,omitempty"`
-	// Growth says how a pool last grew or shrank.
-	Growth string `json:"growth,omitempty"`
+	// Growth says how a pool last grew or shrank: at once into one L3 cache, or out
+	// of several.
+	Growth []Growth `json:"growth,omitempty"`
 }
 
 // Refused reports whether the workload has no CPUs.

@@ -97,10 +97,43 @@ func (n *Note) tail() string {
 	default:
 		text = fmt.Sprintf("; the pod asks for %d, but no more CPUs are open there", n.Asked)
 	}
-	if n.Growth != "" {
-		text += "; " + n.Growth
+	if len(n.Growth) > 0 {
+		text += "; " + growthText(n.Growth)
 	}
 	return text
+}
+
+// growthText says how a pool last grew or shrank.
+func growthText(all []Growth) string {
+	if g := all[0]; g.Code == GrowthFull {
+		return fmt.Sprintf("grew into CPUs %v: latency-sensitive work used %d %% of its CPUs for %v, and %d %% of these for %v", g.CPUs, g.Full, g.FullFor, g.Percent, g.For)
+	}
+	var parts []string
+	for _, g := range all {
+		parts = append(parts, fmt.Sprintf("CPUs %v: %s", g.CPUs, g.leftText()))
+	}
+	return "gave back " + strings.Join(parts, ", ")
+}
+
+// leftText says why a pool gave back CPUs.
+func (g Growth) leftText() string {
+	switch g.Code {
+	case GrowthTaken:
+		return fmt.Sprintf("others own %v or keep them", g.Taken)
+	case GrowthBusy:
+		return fmt.Sprintf("other services use %d %% of them", g.Percent)
+	case GrowthAway:
+		return "they are in no cache beside its home any more"
+	case GrowthUncounted:
+		return fmt.Sprintf("the use of each CPU by %s is not counted", g.Workload)
+	case GrowthOtherWaits:
+		return g.Workload + " waits longer than its objective"
+	case GrowthSpare:
+		return fmt.Sprintf("the rest would have been used to %d %% at most for %v", g.Percent, g.For)
+	case GrowthIdle:
+		return fmt.Sprintf("the pod used less than %d %% of its CPU request for %v", g.Percent, g.For)
+	}
+	return string(g.Code)
 }
 
 // Full returns the reason with its kind: "no room for seats: 2 seats for ...".

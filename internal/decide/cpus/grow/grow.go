@@ -6,10 +6,8 @@ package grow
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"tenon.sh/tenon/internal/decide/cpus/hold"
@@ -87,8 +85,8 @@ type Pool struct {
 	// Beside holds the other caches of the NUMA node. The key is the lowest CPU
 	// of the cache.
 	Beside map[unit.CPU]Cache `json:"beside,omitempty"`
-	// Why is the reason of the last change. It is empty if nothing has changed.
-	Why string `json:"why,omitempty"`
+	// Last is the last change. It is empty if nothing has changed.
+	Last []cpus.Growth `json:"last,omitempty"`
 }
 
 // A Cache is an L3 cache into which a pool may grow.
@@ -134,9 +132,9 @@ func Decide(st State, g hold.Grants, before, now facts.Use, missed map[node.Work
 		h := shared[id]
 		h.CPUs = h.CPUs.Union(p.More)
 		shared[id] = h
-		if p.Why != "" {
+		if len(p.Last) > 0 {
 			n := x.Notes[id]
-			n.Growth = p.Why
+			n.Growth = p.Last
 			x.Notes[id] = n
 		}
 	}
@@ -173,8 +171,11 @@ func (x *decision) follow(w node.Workload, h cpus.Allocation, p Pool) (Pool, uni
 	caches := neighbours(x.Map, h.Domain)
 	open := x.Open.Intersect(hold.RoomBefore(x.snap.Knobs, w.Cgroup, x.snap.Topology.All()))
 	p = x.observe(w, h, p, caches)
-	if left, why := x.leave(w, p, caches, open); !left.Empty() {
-		p.More, p.Left, p.Why = p.More.Minus(left), x.snap.At, why
+	if left := x.leave(w, p, caches, open); len(left) > 0 {
+		for _, g := range left {
+			p.More = p.More.Minus(g.CPUs)
+		}
+		p.Left, p.Last = x.snap.At, left
 		return p.anew(), unit.CPUSet{}
 	}
 	load, known := p.Load.Value()
@@ -192,12 +193,11 @@ func (x *decision) follow(w node.Workload, h cpus.Allocation, p Pool) (Pool, uni
 	idle := p.Own < deserved(w, has, idleBelow)
 	p.Spare = startOf(p.Spare, x.snap.At, !last.Empty() && (idle || load <= unit.CPUs(rest.Len()).Percent(spareUpTo)))
 	if !p.Spare.IsZero() && x.snap.At.Sub(p.Spare) >= spareFor {
-		why := fmt.Sprintf("the rest would have been used to %d %% at most", spareUpTo)
+		gave := cpus.Growth{Code: cpus.GrowthSpare, CPUs: last, Percent: int64(spareUpTo), For: spareFor}
 		if idle {
-			why = fmt.Sprintf("the pod used less than %d %% of its CPU request", idleBelow)
+			gave.Code, gave.Percent = cpus.GrowthIdle, int64(idleBelow)
 		}
-		p.Why = fmt.Sprintf("gave back CPUs %v: %s for %v", last, why, spareFor)
-		p.More = p.More.Minus(last)
+		p.More, p.Last = p.More.Minus(last), []cpus.Growth{gave}
 		p = p.anew()
 	}
 	return p, unit.CPUSet{}
@@ -210,38 +210,40 @@ func deserved(w node.Workload, has unit.CPUSet, share unit.Percent) unit.MilliCP
 	return max(min(w.Overrides.CPUs.CPU, unit.CPUs(has.Len())), negligible).Percent(share)
 }
 
-// leave returns the CPUs that a pool must give back now, and the reason.
-func (x *decision) leave(w node.Workload, p Pool, caches []unit.CPUSet, open unit.CPUSet) (left unit.CPUSet, why string) {
+// leave returns the CPUs that a pool must give back now, with the reasons.
+func (x *decision) leave(w node.Workload, p Pool, caches []unit.CPUSet, open unit.CPUSet) []cpus.Growth {
 	if p.More.Empty() {
-		return left, ""
+		return nil
 	}
-	var reasons []string
-	beside := unit.CPUSet{}
+	var left []cpus.Growth
+	rest, beside := p.More, unit.CPUSet{}
+	give := func(g cpus.Growth) {
+		left, rest = append(left, g), rest.Minus(g.CPUs)
+	}
 	for _, c := range caches {
 		beside = beside.Union(c)
 		if p.More.Intersect(c).Empty() {
 			continue
 		}
-		reason := ""
 		if use := p.Beside[lowest(c)].Use; !open.Contains(c) {
-			reason = fmt.Sprintf("CPUs %v: others own %v or keep them", c, c.Minus(open))
+			give(cpus.Growth{Code: cpus.GrowthTaken, CPUs: c, Taken: c.Minus(open)})
 		} else if use >= unit.CPUs(c.Len()).Percent(leaveFrom) {
-			reason = fmt.Sprintf("CPUs %v: other services use %d %% of them", c, percentOf(use, c))
-		}
-		if reason != "" {
-			left, reasons = left.Union(c), append(reasons, reason)
+			give(cpus.Growth{Code: cpus.GrowthBusy, CPUs: c, Percent: percentOf(use, c)})
 		}
 	}
 	if gone := p.More.Minus(beside); !gone.Empty() { // CPUs went offline or the topology changed
-		left, reasons = left.Union(gone), append(reasons, fmt.Sprintf("CPUs %v: they are in no cache beside its home any more", gone))
+		give(cpus.Growth{Code: cpus.GrowthAway, CPUs: gone})
 	}
-	if !p.Blind.IsZero() && x.snap.At.Sub(p.Blind) >= blindFor && left != p.More {
-		left, reasons = p.More, []string{fmt.Sprintf("CPUs %v: the use of each CPU by %s is not counted", p.More, x.blindTo(w.ID))}
+	if rest.Empty() {
+		return left
 	}
-	if id := x.waitingWorkload(w.ID); id != "" && left != p.More {
-		left, reasons = p.More, []string{fmt.Sprintf("CPUs %v: %s waits longer than its objective", p.More, id)}
+	if !p.Blind.IsZero() && x.snap.At.Sub(p.Blind) >= blindFor {
+		return []cpus.Growth{{Code: cpus.GrowthUncounted, CPUs: p.More, Workload: string(x.blindTo(w.ID))}}
 	}
-	return left.Intersect(p.More), "gave back " + strings.Join(reasons, ", ")
+	if id := x.waitingWorkload(w.ID); id != "" {
+		return []cpus.Growth{{Code: cpus.GrowthOtherWaits, CPUs: p.More, Workload: string(id)}}
+	}
+	return left
 }
 
 // waitingWorkload returns a workload other than but that waits longer than its

@@ -253,8 +253,9 @@ func TestAPoolGivesBackWhatItDoesNotNeed(t *testing.T) {
 			n.tick(time.Second, map[string]map[unit.CPU]unit.MilliCPU{"pi": spreadUse(unit.CPUSetOf(0, 1, 2, 3), 1000)}, nil)
 		}
 	}
-	if why := n.grants.Text("pi"); !strings.Contains(why, "gave back CPUs 4-7: the rest would have been used to 70 % at most for 1m0s") {
-		t.Errorf("the reason is %q", why)
+	want := []cpus.Growth{{Code: cpus.GrowthSpare, CPUs: unit.CPUSetOf(4, 5, 6, 7), Percent: 70, For: time.Minute}}
+	if got := n.grants.Notes["pi"].Growth; !slices.Equal(got, want) {
+		t.Errorf("the reason is %+v, want %+v", got, want)
 	}
 }
 
@@ -423,9 +424,9 @@ func TestAPoolThatGrewReturnsHomeWithoutCounters(t *testing.T) {
 		if set, _ := n.grants.Set("pi"); set.String() != c.want {
 			t.Errorf("%d s without counters of %q: CPUs %v, want %s: %s", c.ticks, c.uncounted, set, c.want, n.grants.Text("pi"))
 		}
-		const why = "gave back CPUs 4-7: the use of each CPU by %s is not counted"
-		if how := n.grants.Text("pi"); c.want == "0-3" && c.uncounted != "" && !strings.Contains(how, fmt.Sprintf(why, c.uncounted)) {
-			t.Errorf("the reason is %q", how)
+		why := []cpus.Growth{{Code: cpus.GrowthUncounted, CPUs: unit.CPUSetOf(4, 5, 6, 7), Workload: string(c.uncounted)}}
+		if got := n.grants.Notes["pi"].Growth; c.want == "0-3" && c.uncounted != "" && !slices.Equal(got, why) {
+			t.Errorf("the reason is %+v, want %+v", got, why)
 		}
 	}
 }

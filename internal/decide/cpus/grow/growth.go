@@ -1,7 +1,6 @@
 package grow
 
 import (
-	"fmt"
 	"time"
 
 	"tenon.sh/tenon/internal/model/cpus"
@@ -45,8 +44,9 @@ func (a growth) before(b growth) bool {
 // grow returns the pool with one more cache.
 func (p Pool) grow(g growth) Pool {
 	load, _ := p.Load.Value()
-	p.Why = fmt.Sprintf("grew into CPUs %v: latency-sensitive work used %d %% of its CPUs for %v, and %d %% of these for %v",
-		g.room, percentOf(load, g.has), fullFor, percentOf(p.Beside[lowest(g.room)].Use, g.room), quietFor)
+	p.Last = []cpus.Growth{{
+		Code: cpus.GrowthFull, CPUs: g.room, Percent: percentOf(p.Beside[lowest(g.room)].Use, g.room), For: quietFor, Full: percentOf(load, g.has), FullFor: fullFor,
+	}}
 	p.More = p.More.Union(g.room)
 	return p.anew()
 }
