@@ -38,7 +38,7 @@ func (x *suppressor) giveCPUs() (spent unit.MilliCPU, wants []plan.Want) {
 		d.Swaps = min(d.Swaps, min(has, d.CPUs)-1) // nextCPUSet needs one common CPU
 	}
 	all := lend.BestEffort(x.snap.Topology, d)
-	which := x.explain(d, all) + keptOff(room.Intersect(p.Free), d.Allowed)
+	which := clauses(x.explain(d, all), keptOff(room.Intersect(p.Free), d.Allowed))
 	if has > 0 {
 		spent = unit.CPUs(max(all.CPUs.Len()-has, 0))
 	}

@@ -2,7 +2,6 @@ package suppress
 
 import (
 	"fmt"
-	"strings"
 
 	"tenon.sh/tenon/internal/decide/cpus/hold"
 	"tenon.sh/tenon/internal/decide/cpus/lend"
@@ -27,39 +26,49 @@ func (x *suppressor) keepOff(i plan.Intent, reason string) (map[node.CgroupPath]
 	if p.Free == all && len(x.avoid) == 0 {
 		return nil, x.anyCPU(i, reason)
 	}
-	free := make(map[node.CgroupPath]bool, len(x.Roots))
+	open := make(map[node.CgroupPath]bool, len(x.Roots))
 	chosen := make(map[node.CgroupPath]unit.CPUSet, len(x.Roots))
 	reasons := make(map[node.CgroupPath]string, len(x.Roots))
 	for _, m := range x.Roots {
 		room := facts.RoomOf(x.snap.Knobs, m, all)
-		to, why := room.Intersect(p.Free), ""
-		if closed := room.Intersect(x.ReservedCPUs); !closed.Empty() {
-			why = "; " + facts.AreCPUs(closed.Len()) + " reserved"
-			if !closed.Intersect(x.snap.Topology.Isolated).Empty() {
-				why += " or isolated"
-			}
-		}
-		if n := room.Minus(x.ReservedCPUs).Minus(to).Len(); n > 0 {
-			why += fmt.Sprintf("; %s exclusive to LSE, or to LSR and not lent", facts.AreCPUs(n))
-		}
-		left := x.clear(to)
-		why += keptOff(to, left)
-		to = left
-		chosen[m], reasons[m] = to, strings.TrimPrefix(why, "; ")
-		free[m] = to == room
+		free := room.Intersect(p.Free)
+		to := x.clear(free)
+		chosen[m], reasons[m] = to, clauses(x.closed(room), x.exclusive(room.Minus(free)), keptOff(free, to))
+		open[m] = to == room
 		now, _ := x.snap.Knobs.Now[node.Knob{Cgroup: m, File: node.FileCPUs}].(node.CPUs)
 		switch kept := now.Set.Intersect(to); {
 		case to.Empty():
 			chosen[m], reasons[m] = x.narrowSet(lend.Demand{}, room, p)
 		case i == plan.Abstain && !kept.Empty():
-			chosen[m], free[m] = kept, kept == now.Set
+			chosen[m], open[m] = kept, kept == now.Set
 		}
 	}
 	wants := x.setsOf(chosen, reasons)
 	for n, k := range x.chain {
-		if free[k.root] {
+		if open[k.root] {
 			wants[n].Intent, wants[n].Value, wants[n].Reason = i, nil, reason
 		}
 	}
 	return chosen, wants
+}
+
+// closed returns words for a reason: how many CPUs of a set are reserved. If none
+// is, the result is "".
+func (x *suppressor) closed(of unit.CPUSet) string {
+	switch closed := of.Intersect(x.ReservedCPUs); {
+	case closed.Empty():
+		return ""
+	case closed.Intersect(x.snap.Topology.Isolated).Empty():
+		return facts.AreCPUs(closed.Len()) + " reserved"
+	default:
+		return facts.AreCPUs(closed.Len()) + " reserved or isolated"
+	}
+}
+
+// exclusive is like closed, for the CPUs that work holds and does not lend.
+func (x *suppressor) exclusive(of unit.CPUSet) string {
+	if n := of.Minus(x.ReservedCPUs).Len(); n > 0 {
+		return fmt.Sprintf("%s exclusive to LSE, or to LSR and not lent", facts.AreCPUs(n))
+	}
+	return ""
 }

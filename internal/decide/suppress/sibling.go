@@ -2,6 +2,8 @@ package suppress
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/model/unit"
@@ -26,7 +28,12 @@ func (x *suppressor) clear(of unit.CPUSet) unit.CPUSet {
 // removed none, the result is "".
 func keptOff(of, left unit.CPUSet) string {
 	if n := of.Minus(left).Len(); n > 0 {
-		return fmt.Sprintf("; %s kept free as siblings of LS", facts.AreCPUs(n))
+		return fmt.Sprintf("%s kept free as siblings of LS", facts.AreCPUs(n))
 	}
 	return ""
+}
+
+// clauses joins the clauses of a reason, without those that are empty.
+func clauses(all ...string) string {
+	return strings.Join(slices.DeleteFunc(all, func(text string) bool { return text == "" }), "; ")
 }

@@ -119,11 +119,11 @@ func TestAWatchEndsWhenItsReaderHasSeenEnough(t *testing.T) {
 }
 
 func TestPodsWithoutRoomAreDescribed(t *testing.T) {
-	state, unplaced := Waiting(map[string]Pod{"x": {"x", "Running", "now", ""}, "y": {"y", "Pending", "", "Unschedulable"}}, 3)
+	state, unplaced := Waiting(map[string]Pod{"x": {Name: "x", Phase: "Running", Started: "now"}, "y": {Name: "y", Phase: "Pending", Scheduled: unschedulable}}, 3)
 	if !unplaced || state != "not all pods found room at once: y: Pending Unschedulable; 1 pods do not exist yet" {
 		t.Errorf("%q, %v", state, unplaced)
 	}
-	if state, unplaced := Waiting(map[string]Pod{"y": {"y", "Pending", "", "ErrImagePull"}}, 1); unplaced || state != "y: Pending ErrImagePull" {
+	if state, unplaced := Waiting(map[string]Pod{"y": {Name: "y", Phase: "Pending", Waiting: []string{"ErrImagePull"}}}, 1); unplaced || state != "y: Pending ErrImagePull" {
 		t.Errorf("%q, %v", state, unplaced)
 	}
 }

@@ -22,8 +22,15 @@ const (
 type Pod struct {
 	Name, Phase string
 	Started     string // when its container started; empty: the container does not run
-	Why         string // reason why it does not run
+	// Scheduled is why the scheduler has no node for the pod (a reason of the API),
+	// and Waiting why its containers do not run. Both are empty if they do.
+	Scheduled string
+	Waiting   []string
 }
+
+// unschedulable is the reason of the condition PodScheduled if no node takes a pod
+// (k8s.io/api/core/v1: PodReasonUnschedulable).
+const unschedulable = "Unschedulable"
 
 // Ended reports whether no container of the pod will run any more.
 func (p Pod) Ended() bool { return p.Phase == "Failed" || p.Phase == "Succeeded" }
@@ -41,7 +48,8 @@ func (k Client) WatchPods(ctx context.Context, selector string, see func(pods ma
 		if len(f) != 4 {
 			return false, fmt.Errorf("kubectl says %.300q of a pod", line)
 		}
-		pods[f[0]] = Pod{f[0], f[1], strings.TrimSpace(f[2]), strings.Join(strings.Fields(f[3]), ", ")}
+		scheduled, waiting, _ := strings.Cut(f[3], " ")
+		pods[f[0]] = Pod{f[0], f[1], strings.TrimSpace(f[2]), scheduled, strings.Fields(waiting)}
 		return see(pods)
 	}, "get", "pods", "-l", selector, "--watch", "-o", podColumns)
 }
@@ -102,8 +110,9 @@ func Waiting(pods map[string]Pod, n int) (state string, unplaced bool) {
 	var waiting []string
 	for _, p := range pods {
 		if p.Started == "" {
-			waiting = append(waiting, strings.TrimSpace(p.Name+": "+p.Phase+" "+p.Why))
-			unplaced = unplaced || strings.Contains(p.Why, "Unschedulable")
+			reasons := slices.DeleteFunc(append([]string{p.Scheduled}, p.Waiting...), func(text string) bool { return text == "" })
+			waiting = append(waiting, strings.TrimSpace(p.Name+": "+p.Phase+" "+strings.Join(reasons, ", ")))
+			unplaced = unplaced || p.Scheduled == unschedulable
 		}
 	}
 	slices.Sort(waiting)
