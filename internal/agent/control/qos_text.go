@@ -3,14 +3,16 @@ package control
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"tenon.sh/tenon/internal/agent/printable"
+	"tenon.sh/tenon/internal/agent/record"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
+	"tenon.sh/tenon/internal/table"
 )
 
 // shownMechanism returns the name of a mechanism, or "none".
@@ -74,57 +76,74 @@ func (q QOS) describe(b *strings.Builder) {
 		b.WriteString(trialsPage(q.Trials, q.At, PrintDuration))
 		b.WriteByte('\n')
 	}
-	rest := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	describeMeans(rest, q.Means, q.Selection.Slotless)
-	if len(q.Selection.Failures) == 0 {
-		fmt.Fprintln(rest, "failures\tnone in the last hour")
-	}
-	for _, f := range q.Selection.Failures {
-		fmt.Fprintf(rest, "failure\t%s %s: %s\n", f.At.Format(time.TimeOnly), f.Mechanism, f.Why)
-	}
-	for _, k := range q.Knobs {
-		now := "?"
-		if k.Now != nil {
-			now = *k.Now
+	table.WriteFacts(b, slices.Concat(meansFacts, qosFacts), q)
+}
+
+// qosFacts are the failures and the knobs of the mechanisms.
+var qosFacts = []table.Column[QOS]{
+	{Name: "failures", Text: func(q QOS) string {
+		if len(q.Selection.Failures) > 0 {
+			return ""
 		}
-		switch {
-		case k.Intent == plan.Abstain:
-			now += ", left alone: " + k.Reason
-		case k.Intent == plan.Hold:
-			now += ", held back from " + k.Want + ": " + k.Reason
-		case now != k.Want:
-			now += ", wanted " + k.Want
-		}
-		fmt.Fprintf(rest, "knob\t%v: %s\n", k.Knob, now)
+		return "none in the last hour"
+	}},
+	{Name: "failure", Text: func(q QOS) string {
+		return table.Lines(q.Selection.Failures, func(f node.Failure) string {
+			return fmt.Sprintf("%s %s: %s", f.At.Format(time.TimeOnly), f.Mechanism, f.Why)
+		})
+	}},
+	{Name: "knob", Text: func(q QOS) string {
+		return table.Lines(q.Knobs, func(k Knob) string { return fmt.Sprintf("%v: %s", k.Knob, k.nowText()) })
+	}},
+	{Name: "failing", Text: func(q QOS) string {
+		return table.Lines(q.Failing, func(w record.Write) string { return fmt.Sprintf("%v %q -> %q: %s", w.Knob, w.Old, w.New, w.Error) })
+	}},
+}
+
+// nowText prints the present value of a knob, and the wanted one if it differs.
+func (k Knob) nowText() string {
+	now := "?"
+	if k.Now != nil {
+		now = *k.Now
 	}
-	for _, w := range q.Failing {
-		fmt.Fprintf(rest, "failing\t%v %q -> %q: %s\n", w.Knob, w.Old, w.New, w.Error)
+	switch {
+	case k.Intent == plan.Abstain:
+		return now + ", left alone: " + k.Reason
+	case k.Intent == plan.Hold:
+		return now + ", held back from " + k.Want + ": " + k.Reason
+	case now != k.Want:
+		return now + ", wanted " + k.Want
 	}
-	_ = rest.Flush()
+	return now
 }
 
 // describeSelection writes the mechanism in use, the reason, and the state of all mechanisms.
 func describeSelection(b *strings.Builder, l node.Selection, at time.Time) {
-	head := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(head, "mechanism\t%s", shownMechanism(l.Mechanism))
-	if !l.Since.IsZero() {
-		fmt.Fprintf(head, ", since %s (%s)", l.Since.Format(time.DateTime), PrintDuration(at.Sub(l.Since)))
-	}
-	fmt.Fprintf(head, "\nbecause\t%s\n", l.Why)
-	switch {
-	case l.ByHand:
-		fmt.Fprintf(head, "pinned\t%s, by hand: tenon isolation auto gives the choice back to the configuration\n", l.Pinned)
-	case l.Pinned != "":
-		fmt.Fprintf(head, "pinned\t%s, by the configuration\n", l.Pinned)
-	}
-	_ = head.Flush() // a write to memory cannot fail
+	table.WriteFacts(b, []table.Column[node.Selection]{
+		{Name: "mechanism", Text: func(l node.Selection) string {
+			if l.Since.IsZero() {
+				return shownMechanism(l.Mechanism)
+			}
+			return fmt.Sprintf("%s, since %s (%s)", shownMechanism(l.Mechanism), l.Since.Format(time.DateTime), PrintDuration(at.Sub(l.Since)))
+		}},
+		{Name: "because", Text: func(l node.Selection) string { return l.Why }},
+		{Name: "pinned", Text: func(l node.Selection) string {
+			switch {
+			case l.ByHand:
+				return string(l.Pinned) + ", by hand: tenon isolation auto gives the choice back to the configuration"
+			case l.Pinned != "":
+				return string(l.Pinned) + ", by the configuration"
+			}
+			return ""
+		}},
+	}, l)
 	b.WriteByte('\n')
-	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "MECHANISM\tNODE CAN\tNOW\tWHY")
-	for _, r := range l.Mechanisms {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", r.Mechanism, r.Can, printState(l, r, at), r.Why)
-	}
-	_ = table.Flush()
+	table.Write(b, "", []table.Column[node.MechanismStatus]{
+		{Name: "MECHANISM", Text: func(r node.MechanismStatus) string { return string(r.Mechanism) }},
+		{Name: "NODE CAN", Text: func(r node.MechanismStatus) string { return string(r.Can) }},
+		{Name: "NOW", Text: func(r node.MechanismStatus) string { return printState(l, r, at) }},
+		{Name: "WHY", Text: func(r node.MechanismStatus) string { return r.Why }},
+	}, l.Mechanisms)
 }
 
 // printState returns the state of one mechanism as a part of a line.
@@ -149,36 +168,107 @@ func printState(l node.Selection, r node.MechanismStatus, at time.Time) string {
 	return cmp.Or(strings.Join(s, ", "), "-")
 }
 
-func describeMeans(w *tabwriter.Writer, m node.IsolationStatus, slotless int) {
-	s := m.Scheduler
-	if s != nil {
-		describeScheduler(w, s, m.Loads)
-	}
-	if len(m.Exits) > 0 {
+// meansFacts are the state of the mechanisms. If the BE scheduler has not run, its
+// facts are left out.
+var meansFacts = []table.Column[QOS]{
+	ofScheduler("scheduler", func(s *node.SchedulerStatus, q QOS) string {
+		now := "not Tenon's now; what it did last"
+		if s.Running {
+			now = "loaded " + s.Since.Format(time.DateTime)
+		}
+		return fmt.Sprintf("%s, %s; loads %d; interface of Linux %s", s.State, now, q.Means.Loads, s.Variant)
+	}),
+	{Name: "exits", Text: func(q QOS) string {
+		if len(q.Means.Exits) == 0 {
+			return ""
+		}
 		var all []string
 		for _, k := range node.ExitKinds {
-			if n := m.Exits[k]; n > 0 {
+			if n := q.Means.Exits[k]; n > 0 {
 				all = append(all, fmt.Sprintf("%d %s", n, k))
 			}
 		}
-		fmt.Fprintf(w, "exits\t%s; the last at %s: %s\n", strings.Join(all, ", "), m.LastExit.At.Format(time.TimeOnly), printExit(m.LastExit))
+		return fmt.Sprintf("%s; the last at %s: %s", strings.Join(all, ", "), q.Means.LastExit.At.Format(time.TimeOnly), printExit(q.Means.LastExit))
+	}},
+	{Name: "slots", Text: func(q QOS) string {
+		if q.Selection.Slotless == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%d BE workloads share one: there are %d, and they have no weight and no quota of their own", q.Selection.Slotless, node.SchedulerSlots-1)
+	}},
+	{Name: "untold", Text: func(q QOS) string {
+		if q.Means.Refused == "" {
+			return ""
+		}
+		return "it has not accepted all of its orders: " + q.Means.Refused
+	}},
+	ofScheduler("run", func(s *node.SchedulerStatus, _ QOS) string {
+		var run []string
+		for _, c := range node.SchedulerClasses {
+			run = append(run, fmt.Sprintf("%s %v", c, Brief(s.Run[c])))
+		}
+		return fmt.Sprintf("%s; idle %v; BE outside of it %v", strings.Join(run, ", "), Brief(s.Idle), Brief(s.Strayed))
+	}),
+	ofScheduler("beside LS", func(s *node.SchedulerStatus, _ QOS) string {
+		delay := node.RunQueueDelay{Counts: s.ExpelDelay}
+		bound := func(q float64) string { return Shown(delay.Quantile(q), rounded) }
+		return fmt.Sprintf("%d expelled (P50 < %s, P90 < %s), %d refused; %v kept idle for LS, %v held after it",
+			s.Expels, bound(0.5), bound(0.9), s.Refusals, Brief(s.ExpelIdle), Brief(s.HoldIdle))
+	}),
+	ofScheduler("", func(s *node.SchedulerStatus, _ QOS) string {
+		return fmt.Sprintf("%d started there and were stopped (%d races, %d resumed)", s.Violations, s.Races, s.Resumed)
+	}),
+	ofScheduler("queues", func(s *node.SchedulerStatus, _ QOS) string { return queuesText(s) }),
+	ofScheduler("limits", func(s *node.SchedulerStatus, _ QOS) string {
+		return fmt.Sprintf("%d throttled by their quota, %d by the cap of all BE, %d kept off cores left to LS", s.Throttled, s.Capped, s.Headroom)
+	}),
+	ofScheduler("kicks", func(s *node.SchedulerStatus, _ QOS) string {
+		return fmt.Sprintf("%d to expel, %d to wake (%d by timer)", s.KicksExpel, s.KicksWake, s.KicksTimer)
+	}),
+	ofScheduler("repairs", func(s *node.SchedulerStatus, _ QOS) string {
+		return fmt.Sprintf("%d records of CPUs were wrong, %d events were lost", s.Drift, s.Lost)
+	}),
+	ofScheduler("progress", func(s *node.SchedulerStatus, q QOS) string {
+		return fmt.Sprintf("oldest wait %v; %d let run in relief; %d spilled, %d of them now", Brief(s.OldestWait), s.Relief, q.Means.Demotions, q.Means.Demoted)
+	}),
+	{Name: "strays", Text: func(q QOS) string {
+		if q.Means.Scheduler == nil && q.Means.Strays == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%d found, %d converted, %d real-time left alone", q.Means.Strays, q.Means.Converted, q.Means.Realtime)
+	}},
+	{Name: "slices", Text: func(q QOS) string {
+		if q.Means.OwnSlices == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%d threads keep their own, or are of SCHED_IDLE: on their CPU the long slice does nothing", q.Means.OwnSlices)
+	}},
+}
+
+// ofScheduler is a fact about the BE scheduler. It has no text if the scheduler
+// has not run.
+func ofScheduler(name string, text func(*node.SchedulerStatus, QOS) string) table.Column[QOS] {
+	return table.Column[QOS]{Name: name, Text: func(q QOS) string {
+		if q.Means.Scheduler == nil {
+			return ""
+		}
+		return text(q.Means.Scheduler, q)
+	}}
+}
+
+// queuesText counts the threads that wait in the queues of the BE scheduler.
+func queuesText(s *node.SchedulerStatus) string {
+	var waiting node.SchedulerQueue
+	var each []string
+	for _, q := range s.Queues {
+		waiting.Waiting, waiting.Urgent, waiting.Pinned = waiting.Waiting+q.Waiting, waiting.Urgent+q.Urgent, waiting.Pinned+q.Pinned
+		each = append(each, fmt.Sprint(q.Waiting+q.Urgent+q.Pinned))
 	}
-	if slotless > 0 {
-		fmt.Fprintf(w, "slots\t%d BE workloads share one: there are %d, and they have no weight and no quota of their own\n", slotless, node.SchedulerSlots-1)
+	text := fmt.Sprintf("%d waiting, %d urgent, %d for one CPU, %d for their quota", waiting.Waiting, waiting.Urgent, waiting.Pinned, s.Parked)
+	if len(each) > 1 {
+		text += "; by L3 cache: " + strings.Join(each, " ")
 	}
-	if m.Refused != "" {
-		fmt.Fprintf(w, "untold\tit has not accepted all of its orders: %s\n", m.Refused)
-	}
-	if s != nil {
-		describeCounts(w, s)
-		fmt.Fprintf(w, "progress\toldest wait %v; %d let run in relief; %d spilled, %d of them now\n", Brief(s.OldestWait), s.Relief, m.Demotions, m.Demoted)
-	}
-	if s != nil || m.Strays > 0 {
-		fmt.Fprintf(w, "strays\t%d found, %d converted, %d real-time left alone\n", m.Strays, m.Converted, m.Realtime)
-	}
-	if m.OwnSlices > 0 {
-		fmt.Fprintf(w, "slices\t%d threads keep their own, or are of SCHED_IDLE: on their CPU the long slice does nothing\n", m.OwnSlices)
-	}
+	return text
 }
 
 // printExit returns the reason why the scheduler ended, as text.
@@ -193,44 +283,6 @@ func printExit(e node.SchedulerExit) string {
 		s += fmt.Sprintf(" (code %d)", e.Code)
 	}
 	return s
-}
-
-func describeScheduler(w *tabwriter.Writer, s *node.SchedulerStatus, loads uint64) {
-	fmt.Fprintf(w, "scheduler\t%s, ", s.State)
-	if s.Running {
-		fmt.Fprintf(w, "loaded %s", s.Since.Format(time.DateTime))
-	} else {
-		fmt.Fprint(w, "not Tenon's now; what it did last")
-	}
-	fmt.Fprintf(w, "; loads %d; interface of Linux %s\n", loads, s.Variant)
-}
-
-func describeCounts(w *tabwriter.Writer, s *node.SchedulerStatus) {
-	var run []string
-	for _, c := range node.SchedulerClasses {
-		run = append(run, fmt.Sprintf("%s %v", c, Brief(s.Run[c])))
-	}
-	fmt.Fprintf(w, "run\t%s; idle %v; BE outside of it %v\n", strings.Join(run, ", "), Brief(s.Idle), Brief(s.Strayed))
-	delay := node.RunQueueDelay{Counts: s.ExpelDelay}
-	bound := func(q float64) string { return Shown(delay.Quantile(q), rounded) }
-	fmt.Fprintf(w, "beside LS\t%d expelled (P50 < %s, P90 < %s), %d refused; %v kept idle for LS, %v held after it\n",
-		s.Expels, bound(0.5), bound(0.9), s.Refusals, Brief(s.ExpelIdle), Brief(s.HoldIdle))
-	fmt.Fprintf(w, "\t%d started there and were stopped (%d races, %d resumed)\n", s.Violations, s.Races, s.Resumed)
-	var waiting node.SchedulerQueue
-	for _, q := range s.Queues {
-		waiting.Waiting, waiting.Urgent, waiting.Pinned = waiting.Waiting+q.Waiting, waiting.Urgent+q.Urgent, waiting.Pinned+q.Pinned
-	}
-	fmt.Fprintf(w, "queues\t%d waiting, %d urgent, %d for one CPU, %d for their quota", waiting.Waiting, waiting.Urgent, waiting.Pinned, s.Parked)
-	if len(s.Queues) > 1 {
-		var each []string
-		for _, q := range s.Queues {
-			each = append(each, fmt.Sprint(q.Waiting+q.Urgent+q.Pinned))
-		}
-		fmt.Fprintf(w, "; by L3 cache: %s", strings.Join(each, " "))
-	}
-	fmt.Fprintf(w, "\nlimits\t%d throttled by their quota, %d by the cap of all BE, %d kept off cores left to LS\n", s.Throttled, s.Capped, s.Headroom)
-	fmt.Fprintf(w, "kicks\t%d to expel, %d to wake (%d by timer)\n", s.KicksExpel, s.KicksWake, s.KicksTimer)
-	fmt.Fprintf(w, "repairs\t%d records of CPUs were wrong, %d events were lost\n", s.Drift, s.Lost)
 }
 
 func rounded(d time.Duration) string { return Brief(d).String() }

@@ -3,7 +3,6 @@ package control
 import (
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"tenon.sh/tenon/internal/agent/printable"
@@ -11,6 +10,7 @@ import (
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
+	"tenon.sh/tenon/internal/table"
 )
 
 // Size prints an amount of memory for people: "1.5Gi".
@@ -72,39 +72,12 @@ func (s Status) describe(b *strings.Builder) {
 		}
 		return
 	}
-	head := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(head, "tenond\t%s, up %s, %d ticks\n", s.Version, PrintDuration(s.At.Sub(s.Started)), s.Ticks)
-	fmt.Fprintf(head, "last tick\t%s: sense %v, decide %v, act %v\n", s.At.Format(time.TimeOnly),
-		s.Took.Sense.Round(time.Microsecond), s.Took.Decide.Round(time.Microsecond), s.Took.Act.Round(time.Microsecond))
-	fmt.Fprintf(head, "node\t%d CPUs, %s in use; %s of %s memory in use\n", s.Node.CPUs,
-		Shown(s.Node.CPU, unit.MilliCPU.String), Shown(s.Node.Memory, Size), Shown(s.Node.MemoryTotal, Size))
-	fmt.Fprintf(head, "knobs\t%d not as they were before Tenon, %d cannot be written\n", s.Held, len(s.Failing))
-	if s.Isolation.Mechanism != "" || s.Isolation.Failures > 0 {
-		fmt.Fprintf(head, "isolation\t%s\n", s.Isolation.describe(s.At))
-	}
-	for _, k := range s.Bounds {
-		fmt.Fprintf(head, "BE bound\t%v %s  # %s\n", k.Knob, quoted(k.Want), k.Reason)
-	}
-	if s.Watermark != nil {
-		fmt.Fprintf(head, "watermark\t%s\n", s.Watermark)
-	}
-	for _, w := range s.misfits() {
-		fmt.Fprintf(head, "misfit\t%s: %s\n", w.Named(), w.Misfit.Text)
-	}
-	if s.Batch.Enabled() {
-		fmt.Fprintf(head, "batch\t%s\n", printBatch(s.Batch))
-	}
-	_ = head.Flush() // a write to memory cannot fail
+	table.WriteFacts(b, statusFacts, s)
 	if s.Blind != "" {
 		fmt.Fprintf(b, "\nThe node cannot be read now; this is from before: %s\n", s.Blind)
 	}
 	b.WriteByte('\n')
-	table := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "CLASS\tWORKLOADS\tCPU\tMEMORY")
-	for _, c := range s.Classes {
-		fmt.Fprintf(table, "%s\t%d\t%s\t%s\n", c.Class, c.Workloads, Shown(c.CPU, unit.MilliCPU.String), Shown(c.Memory, Size))
-	}
-	_ = table.Flush()
+	table.Write(b, "", classColumns, s.Classes)
 	if len(s.Classes) == 0 {
 		b.WriteString("No cgroup matches a rule.\n")
 	}
@@ -117,6 +90,65 @@ func (s Status) describe(b *strings.Builder) {
 			fmt.Fprintln(b, Line(w))
 		}
 	}
+}
+
+// statusFacts is the head of tenon status.
+var statusFacts = []table.Column[Status]{
+	{Name: "tenond", Text: func(s Status) string {
+		return fmt.Sprintf("%s, up %s, %d ticks", s.Version, PrintDuration(s.At.Sub(s.Started)), s.Ticks)
+	}},
+	{Name: "last tick", Text: func(s Status) string {
+		return fmt.Sprintf("%s: sense %v, decide %v, act %v", s.At.Format(time.TimeOnly),
+			s.Took.Sense.Round(time.Microsecond), s.Took.Decide.Round(time.Microsecond), s.Took.Act.Round(time.Microsecond))
+	}},
+	{Name: "node", Text: func(s Status) string {
+		return fmt.Sprintf("%d CPUs, %s in use; %s of %s memory in use", s.Node.CPUs,
+			Shown(s.Node.CPU, unit.MilliCPU.String), Shown(s.Node.Memory, Size), Shown(s.Node.MemoryTotal, Size))
+	}},
+	{Name: "knobs", Text: func(s Status) string {
+		return fmt.Sprintf("%d not as they were before Tenon, %d cannot be written", s.Held, len(s.Failing))
+	}},
+	{Name: "isolation", Text: func(s Status) string {
+		if s.Isolation.Mechanism == "" && s.Isolation.Failures == 0 {
+			return ""
+		}
+		return s.Isolation.describe(s.At)
+	}},
+	{Name: "BE bound", Text: func(s Status) string {
+		return table.Lines(s.Bounds, func(k Knob) string { return fmt.Sprintf("%v %s  # %s", k.Knob, quoted(k.Want), k.Reason) })
+	}},
+	{Name: "watermark", Text: func(s Status) string {
+		if s.Watermark == nil {
+			return ""
+		}
+		return s.Watermark.String()
+	}},
+	{Name: "misfit", Text: func(s Status) string {
+		return table.Lines(s.misfits(), func(w Workload) string { return w.Named() + ": " + w.Misfit.Text })
+	}},
+	{Name: "batch", Text: func(s Status) string {
+		if !s.Batch.Enabled() {
+			return ""
+		}
+		return printBatch(s.Batch)
+	}},
+}
+
+// classColumns are what tenon status shows of a class.
+var classColumns = []table.Column[Class]{
+	{Name: "CLASS", Text: func(c Class) string { return string(c.Class) }},
+	{Name: "WORKLOADS", Text: func(c Class) string { return fmt.Sprint(c.Workloads) }},
+	{Name: "CPU", Text: func(c Class) string { return Shown(c.CPU, unit.MilliCPU.String) }},
+	{Name: "MEMORY", Text: func(c Class) string { return Shown(c.Memory, Size) }},
+}
+
+// inputColumns are what tenon explain shows of a workload in a cgroup.
+var inputColumns = []table.Column[Workload]{
+	{Text: func(w Workload) string { return string(w.ID) }},
+	{Text: func(w Workload) string { return string(w.Class) }},
+	{Text: func(w Workload) string { return "CPU " + Shown(w.CPU, unit.MilliCPU.String) }},
+	{Text: func(w Workload) string { return "memory " + Shown(w.Memory, Size) }},
+	{Text: ruled},
 }
 
 // maxMisfits is the number of misfits (workloads with a wrong CPU limit) in a text.
@@ -183,12 +215,7 @@ func (e Explanation) String() string {
 	}
 	if len(e.Inputs) > 0 {
 		b.WriteString("\nIn it:\n")
-		table := tabwriter.NewWriter(&b, 2, 0, 2, ' ', 0)
-		for _, w := range e.Inputs {
-			fmt.Fprintf(table, "  %s\t%s\tCPU %s\tmemory %s\t%s\n", w.ID, w.Class,
-				Shown(w.CPU, unit.MilliCPU.String), Shown(w.Memory, Size), ruled(w))
-		}
-		_ = table.Flush()
+		table.WriteRows(&b, "  ", inputColumns, e.Inputs)
 		if e.More > 0 {
 			fmt.Fprintf(&b, "  and %d more\n", e.More)
 		}

@@ -6,10 +6,10 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"tenon.sh/tenon/internal/model/trial"
+	"tenon.sh/tenon/internal/table"
 )
 
 // trialEffect returns one line about the effect of a mechanism on the waits of a
@@ -30,42 +30,89 @@ func trialEffect(e trial.Effect, at time.Time, ago func(time.Duration) string) s
 // trialsPage returns the results of the trials as a table. The function ago prints durations.
 func trialsPage(v trial.Status, at time.Time, ago func(time.Duration) string) string {
 	var b strings.Builder
-	head := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	kept := "the floor: the least weight and long slices"
-	if v.Kept != "" {
-		kept = string(v.Kept) + ", kept by a trial"
-	}
-	if !v.Since.IsZero() {
-		kept += fmt.Sprintf(", since %s (%s)", v.Since.Format(time.DateTime), ago(at.Sub(v.Since)))
-	}
-	fmt.Fprintf(head, "beyond trials\t%s\ntrials\t%s\n", kept, cmp.Or(v.Why, "none yet"))
-	if !v.Next.IsZero() {
-		fmt.Fprintf(head, "next\tnot before %s\n", v.Next.Format(time.DateTime))
-	}
-	_ = head.Flush() // a write to memory cannot fail
+	table.WriteFacts(&b, []table.Column[trial.Status]{
+		{Name: "beyond trials", Text: func(v trial.Status) string {
+			kept := "the floor: the least weight and long slices"
+			if v.Kept != "" {
+				kept = string(v.Kept) + ", kept by a trial"
+			}
+			if !v.Since.IsZero() {
+				kept += fmt.Sprintf(", since %s (%s)", v.Since.Format(time.DateTime), ago(at.Sub(v.Since)))
+			}
+			return kept
+		}},
+		{Name: "trials", Text: func(v trial.Status) string { return cmp.Or(v.Why, "none yet") }},
+		{Name: "next", Text: func(v trial.Status) string {
+			if v.Next.IsZero() {
+				return ""
+			}
+			return "not before " + v.Next.Format(time.DateTime)
+		}},
+	}, v)
 	if len(v.Results) == 0 {
 		return b.String()
 	}
 	b.WriteByte('\n')
-	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "TRIED\tAGAINST\tFOUND\tPAIRS\tWAIT WITHOUT\tWAIT WITH\tRATIO\tENDED\tWHY")
+	var rows []trialRow
 	for _, r := range v.Results {
-		ratio := "-"
-		if r.Ratio > 0 {
-			ratio = fmt.Sprintf("%.2f (%.2f to %.2f)", r.Ratio, r.Low, r.High)
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", r.Candidate, cmp.Or(string(r.Against), "the floor"), r.Finding, r.Pairs,
-			trialWait(r.Without), trialWait(r.With), ratio, r.Ended.Format(time.TimeOnly), r.Why)
+		rows = append(rows, trialRow{result: r})
 		for _, s := range r.Services {
-			fmt.Fprintf(table, "  %s\t\t\t%d\t%s\t%s\t\t\t%v an hour without, %v with\n", s.Name, s.Pairs, trialWait(s.Without), trialWait(s.With),
-				hourly(s.HourWithout), hourly(s.HourWith))
+			rows = append(rows, trialRow{service: &s})
 		}
 		if r.More > 0 {
-			fmt.Fprintf(table, "  and %d more services\n", r.More)
+			rows = append(rows, trialRow{more: r.More})
 		}
 	}
-	_ = table.Flush()
+	table.Write(&b, "", trialColumns, rows)
 	return b.String()
+}
+
+// A trialRow is a trial, one of its services, or the number of those that it does
+// not list.
+type trialRow struct {
+	result  trial.Result
+	service *trial.Service
+	more    int
+}
+
+// trialColumn is a column that has a text for trials, and perhaps for services.
+func trialColumn(name string, result func(trial.Result) string, service func(trial.Service) string) table.Column[trialRow] {
+	return table.Column[trialRow]{Name: name, Text: func(r trialRow) string {
+		switch {
+		case r.service == nil && r.more == 0:
+			return result(r.result)
+		case r.service != nil && service != nil:
+			return service(*r.service)
+		}
+		return ""
+	}}
+}
+
+var trialColumns = []table.Column[trialRow]{
+	{Name: "TRIED", Text: func(r trialRow) string {
+		switch {
+		case r.service != nil:
+			return "  " + r.service.Name
+		case r.more > 0:
+			return fmt.Sprintf("  and %d more services", r.more)
+		}
+		return string(r.result.Candidate)
+	}},
+	trialColumn("AGAINST", func(r trial.Result) string { return cmp.Or(string(r.Against), "the floor") }, nil),
+	trialColumn("FOUND", func(r trial.Result) string { return string(r.Finding) }, nil),
+	trialColumn("PAIRS", func(r trial.Result) string { return fmt.Sprint(r.Pairs) }, func(s trial.Service) string { return fmt.Sprint(s.Pairs) }),
+	trialColumn("WAIT WITHOUT", func(r trial.Result) string { return trialWait(r.Without) }, func(s trial.Service) string { return trialWait(s.Without) }),
+	trialColumn("WAIT WITH", func(r trial.Result) string { return trialWait(r.With) }, func(s trial.Service) string { return trialWait(s.With) }),
+	trialColumn("RATIO", func(r trial.Result) string {
+		if r.Ratio <= 0 {
+			return "-"
+		}
+		return fmt.Sprintf("%.2f (%.2f to %.2f)", r.Ratio, r.Low, r.High)
+	}, nil),
+	trialColumn("ENDED", func(r trial.Result) string { return r.Ended.Format(time.TimeOnly) }, nil),
+	trialColumn("WHY", func(r trial.Result) string { return r.Why }, func(s trial.Service) string {
+		return fmt.Sprintf("%v an hour without, %v with", hourly(s.HourWithout), hourly(s.HourWith))
+	}),
 }
 
 // trialWait returns the mean length of a wait as text, or "-" for 0.

@@ -3,10 +3,10 @@ package record
 import (
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/table"
 )
 
 // A Report lists the differences between a replay and its record. Its JSON keys
@@ -102,13 +102,18 @@ func (r Report) String() string {
 		return b.String()
 	}
 	b.WriteByte('\n')
-	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "KNOB\tTICKS\tFIRST AT\tRECORDED\tREPLAYED\tWHY")
-	for _, c := range r.Changes {
-		fmt.Fprintf(table, "%v\t%d\t%s\t%s\t%s\t%s\n", c.Knob, c.Ticks, clock(c.First), c.Recorded, c.Replayed, c.Reason)
-	}
-	_ = table.Flush() // a write to memory cannot fail
+	table.Write(&b, "", changeColumns, r.Changes)
 	return b.String()
+}
+
+// changeColumns are what the report shows of a change.
+var changeColumns = []table.Column[Change]{
+	{Name: "KNOB", Text: func(c Change) string { return c.Knob.String() }},
+	{Name: "TICKS", Text: func(c Change) string { return fmt.Sprint(c.Ticks) }},
+	{Name: "FIRST AT", Text: func(c Change) string { return clock(c.First) }},
+	{Name: "RECORDED", Text: func(c Change) string { return c.Recorded }},
+	{Name: "REPLAYED", Text: func(c Change) string { return c.Replayed }},
+	{Name: "WHY", Text: func(c Change) string { return c.Reason }},
 }
 
 func clock(t time.Time) string { return t.Format("2006-01-02 15:04:05") }

@@ -11,6 +11,7 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
+	"tenon.sh/tenon/internal/table"
 )
 
 // summary says how many CPUs the node has, and how they are divided.
@@ -20,15 +21,15 @@ func (m *Map) summary() string {
 	}
 	nodes := len(m.m.Pools(cpus.NUMA))
 	pieces := len(m.m.Pools(cpus.L3))
-	text := fmt.Sprintf("%s, %d open; %s, %s, %s", count(m.m.Len(), "CPU"), m.open(m.all()).Len(),
-		count(len(m.sockets), "socket"), count(nodes, "NUMA node"), count(m.caches, "L3 cache"))
+	text := fmt.Sprintf("%s, %d open; %s, %s, %s", table.Count(m.m.Len(), "CPU"), m.open(m.all()).Len(),
+		table.Count(len(m.sockets), "socket"), table.Count(nodes, "NUMA node"), table.Count(m.caches, "L3 cache"))
 	if pieces > m.caches {
 		text += fmt.Sprintf(" in %d parts", pieces)
 	}
 	cores := pick.Cores(m.m)
-	text += ", " + count(len(cores), "core")
+	text += ", " + table.Count(len(cores), "core")
 	if size := cores[0].Len(); !slices.ContainsFunc(cores, func(c unit.CPUSet) bool { return c.Len() != size }) {
-		text += " of " + count(size, "CPU")
+		text += " of " + table.Count(size, "CPU")
 	}
 	return text
 }
@@ -95,20 +96,12 @@ func (m *Map) kept() string {
 	if m.node.Keep > 1 {
 		them = "them"
 	}
-	return fmt.Sprintf("At least %s must stay open: the daemons of the node, pods that own no CPUs, and best-effort work need %s.", count(m.node.Keep, "CPU"), them)
+	return fmt.Sprintf("At least %s must stay open: the daemons of the node, pods that own no CPUs, and best-effort work need %s.", table.Count(m.node.Keep, "CPU"), them)
 }
 
 // hasPools reports whether a pod has a pool on the node.
 func (m *Map) hasPools() bool {
 	return slices.ContainsFunc(m.owners, func(o Owner) bool { return o.isPool() })
-}
-
-// count prints a number and a noun, such as "2 CPUs".
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // describe prints what an owner holds.
@@ -117,9 +110,9 @@ func (m *Map) describe(o *Owner) string {
 	text := ""
 	switch h.Policy {
 	case cpus.Exclusive:
-		text = fmt.Sprintf("%s: %s", count(h.CPUs.Len(), "CPU"), listOf(h.CPUs))
+		text = fmt.Sprintf("%s: %s", table.Count(h.CPUs.Len(), "CPU"), listOf(h.CPUs))
 	case cpus.Shared:
-		text = fmt.Sprintf("%s: %s, of %s, requests %v", count(h.CPUs.Len(), "CPU"), listOf(h.CPUs), m.partOf(h.Domain), h.CPU)
+		text = fmt.Sprintf("%s: %s, of %s, requests %v", table.Count(h.CPUs.Len(), "CPU"), listOf(h.CPUs), m.partOf(h.Domain), h.CPU)
 	default:
 		text = fmt.Sprintf("the open CPUs of %s (%s), requests %v", m.partOf(h.Domain), listOf(h.Domain), h.CPU)
 		if beside := o.beside(); !beside.Empty() {
@@ -218,7 +211,7 @@ func names(owners []*Owner) string { return strings.Join(namesOf(owners), ", ") 
 func (m *Map) room(p *part) string {
 	all := fmt.Sprint(p.cpus.Len())
 	if p.level != cpus.L3 {
-		all = count(p.cpus.Len(), "CPU")
+		all = table.Count(p.cpus.Len(), "CPU")
 	}
 	return fmt.Sprintf("%d of %s open", m.open(p.cpus).Len(), all)
 }

@@ -8,6 +8,7 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
+	"tenon.sh/tenon/internal/table"
 )
 
 // Binder returns which other component binds containers to CPUs on a node, or
@@ -54,7 +55,7 @@ func writeCPUs(b *strings.Builder, n Node) {
 	for _, h := range c.Held {
 		pods[h.Policy]++
 	}
-	fmt.Fprintf(b, "\nCPUs for pods: %d of %s open", all.Minus(own).Minus(reserved).Len(), count(all.Len(), "CPU"))
+	fmt.Fprintf(b, "\nCPUs for pods: %d of %s open", all.Minus(own).Minus(reserved).Len(), table.Count(all.Len(), "CPU"))
 	if c.Keep > 0 && !reserved.Contains(all) {
 		fmt.Fprintf(b, " (%d must stay open)", c.Keep)
 	}
@@ -63,13 +64,13 @@ func writeCPUs(b *strings.Builder, n Node) {
 	}
 	var has []string
 	if pods[cpus.Exclusive.String()] > 0 {
-		has = append(has, fmt.Sprintf("%d owned by %s", own.Len(), count(pods[cpus.Exclusive.String()], "pod")))
+		has = append(has, fmt.Sprintf("%d owned by %s", own.Len(), table.Count(pods[cpus.Exclusive.String()], "pod")))
 	}
 	if pods[cpus.Shared.String()] > 0 {
-		has = append(has, "seats of "+count(pods[cpus.Shared.String()], "pod"))
+		has = append(has, "seats of "+table.Count(pods[cpus.Shared.String()], "pod"))
 	}
 	if pods[cpus.Pool.String()] > 0 {
-		has = append(has, count(pods[cpus.Pool.String()], "pool"))
+		has = append(has, table.Count(pods[cpus.Pool.String()], "pool"))
 	}
 	if len(has) > 0 {
 		fmt.Fprintf(b, "; %s", strings.Join(has, ", "))
@@ -104,11 +105,4 @@ func readCPUs(c *v1alpha1.CPUs) (all, own, reserved unit.CPUSet, err error) {
 	}
 	reserved, wrong := unit.ParseCPUSet(c.Reserved)
 	return all, own, reserved, errors.Join(err, wrong)
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

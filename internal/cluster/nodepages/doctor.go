@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
+	"tenon.sh/tenon/internal/table"
 )
 
 // maxNamed is the maximum number of nodes that a line names.
@@ -98,7 +99,7 @@ func (n Node) addFeatures(all map[[2]string][]string) {
 		how := m.By
 		switch {
 		case how == "":
-			how = "not done: " + orDash(m.Why)
+			how = "not done: " + table.OrDash(m.Why)
 		case m.Why != "":
 			how += " (" + m.Why + ")"
 		}
@@ -137,13 +138,13 @@ func findings(all map[string][]string) []Finding {
 // Text prints the diagnosis.
 func (d Diagnosis) Text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s, %d with a report\n", count(d.Nodes, "node"), d.Reports)
+	fmt.Fprintf(&b, "%s, %d with a report\n", table.Count(d.Nodes, "node"), d.Reports)
 	for _, s := range d.Silent {
 		fmt.Fprintf(&b, "  %s: %s (%s)\n", s.Text, printNames(s.Of), lookForAgent)
 	}
 	if len(d.Agents) > 1 {
 		for _, a := range d.Agents {
-			fmt.Fprintf(&b, "  tenond %s: %s\n", orDash(a.Text), printNames(a.Of))
+			fmt.Fprintf(&b, "  tenond %s: %s\n", table.OrDash(a.Text), printNames(a.Of))
 		}
 	}
 	if len(d.Features) > 0 {

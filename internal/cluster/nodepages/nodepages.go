@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +18,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/quantity"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
+	"tenon.sh/tenon/internal/table"
 )
 
 // A Node is a node of the cluster with its report. Report is nil if the node
@@ -114,42 +114,61 @@ func (n Node) problems() []metav1.Condition {
 
 // Top prints one line for each node.
 func Top(nodes []Node, now time.Time) string {
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "NODE\tCPU\tCPU%\tMEMORY\tMEMORY%\tBATCH-CPU\tBATCH-MEMORY\tPODS\tISOLATION\tREPORTED\tTROUBLE")
-	for _, n := range nodes {
-		batchCPU, batchMemory := batchAmount(n, kube.BatchCPU), batchAmount(n, kube.BatchMemory)
-		if n.Report == nil {
-			fmt.Fprintf(w, "%s\t-\t-\t-\t-\t%s\t%s\t-\t-\t-\t%s\n", n.Name, batchCPU, batchMemory, n.silenceReason(now))
-			continue
-		}
-		s := n.Report.Status
-		var trouble []string
-		switch {
-		case n.Left() != "":
-			trouble = append(trouble, "no agent")
-		case n.age(now) > silentFor:
-			trouble = append(trouble, "silent")
-		}
-		for _, c := range n.problems() {
-			trouble = append(trouble, c.Type)
-		}
-		if by := n.Binder(); by != "" {
-			trouble = append(trouble, "CPUs bound by "+by)
-		}
-		if len(n.noCPUs()) > 0 {
-			trouble = append(trouble, "all CPUs reserved")
-		}
-		if pods := len(n.refused()); pods > 0 {
-			trouble = append(trouble, refusedText(pods))
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", n.Name,
-			cpu(s.Usage.CPU), percent(s.Usage.CPU, n.Status.Capacity[corev1.ResourceCPU]),
-			memory(s.Usage.Memory), percent(s.Usage.Memory, kube.MemoryCapacity(n.Node)),
-			batchCPU, batchMemory, pods(s.Pods), orDash(s.Isolation), Duration(n.age(now)), orDash(strings.Join(trouble, ", ")))
+	reported := func(name string, text func(Node, v1alpha1.NodeReportStatus) string) table.Column[Node] {
+		return table.Column[Node]{Name: name, Text: func(n Node) string {
+			if n.Report == nil {
+				return "-"
+			}
+			return table.OrDash(text(n, n.Report.Status))
+		}}
 	}
-	w.Flush() // writes to memory and cannot fail
-	return b.String()
+	batch := func(name string, resource corev1.ResourceName) table.Column[Node] {
+		return table.Column[Node]{Name: name, Text: func(n Node) string { return batchAmount(n, resource) }}
+	}
+	return table.Text([]table.Column[Node]{
+		{Name: "NODE", Text: func(n Node) string { return n.Name }},
+		reported("CPU", func(_ Node, s v1alpha1.NodeReportStatus) string { return cpu(s.Usage.CPU) }),
+		reported("CPU%", func(n Node, s v1alpha1.NodeReportStatus) string {
+			return percent(s.Usage.CPU, n.Status.Capacity[corev1.ResourceCPU])
+		}),
+		reported("MEMORY", func(_ Node, s v1alpha1.NodeReportStatus) string { return memory(s.Usage.Memory) }),
+		reported("MEMORY%", func(n Node, s v1alpha1.NodeReportStatus) string {
+			return percent(s.Usage.Memory, kube.MemoryCapacity(n.Node))
+		}),
+		batch("BATCH-CPU", kube.BatchCPU),
+		batch("BATCH-MEMORY", kube.BatchMemory),
+		reported("PODS", func(_ Node, s v1alpha1.NodeReportStatus) string { return pods(s.Pods) }),
+		reported("ISOLATION", func(_ Node, s v1alpha1.NodeReportStatus) string { return s.Isolation }),
+		reported("REPORTED", func(n Node, _ v1alpha1.NodeReportStatus) string { return Duration(n.age(now)) }),
+		{Name: "TROUBLE", Text: func(n Node) string { return table.OrDash(n.trouble(now)) }},
+	}, nodes)
+}
+
+// trouble lists the problems of a node in a few words each.
+func (n Node) trouble(now time.Time) string {
+	if n.Report == nil {
+		return n.silenceReason(now)
+	}
+	var all []string
+	switch {
+	case n.Left() != "":
+		all = append(all, "no agent")
+	case n.age(now) > silentFor:
+		all = append(all, "silent")
+	}
+	for _, c := range n.problems() {
+		all = append(all, c.Type)
+	}
+	if by := n.Binder(); by != "" {
+		all = append(all, "CPUs bound by "+by)
+	}
+	if len(n.noCPUs()) > 0 {
+		all = append(all, "all CPUs reserved")
+	}
+	if pods := len(n.refused()); pods > 0 {
+		all = append(all, refusedText(pods))
+	}
+	return strings.Join(all, ", ")
 }
 
 // batchAmount returns the amount of a batch resource in the status of a node.
@@ -198,7 +217,7 @@ func pods(counts map[string]int32) string {
 			all = append(all, fmt.Sprintf("%d %s", counts[name], strings.ToLower(name)))
 		}
 	}
-	return orDash(strings.Join(all, ", "))
+	return strings.Join(all, ", ")
 }
 
 func sorted[T any](m map[string]T) []string {
@@ -208,13 +227,6 @@ func sorted[T any](m map[string]T) []string {
 	}
 	slices.Sort(names)
 	return names
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }
 
 // Duration prints a duration with its two largest units.

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/model/trial"
+	"tenon.sh/tenon/internal/table"
 )
 
 // trials prints the results of the trials of isolation mechanisms on one node.
@@ -30,13 +30,9 @@ func trials(b *strings.Builder, t *v1alpha1.Trials, now time.Time) {
 	if len(t.Results) == 0 {
 		return
 	}
-	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "  TRIED\tAGAINST\tFOUND\tPAIRS\tWAIT WITHOUT\tWAIT WITH\tRATIO\tENDED")
-	for _, r := range t.Results {
-		fmt.Fprintf(w, "  %s\t%s\t%s\t%d\t%s\t%s\t%s\t%s ago\n", r.Candidate, orFloor(r.Against), r.Finding, r.Pairs,
-			wait(r.Without), wait(r.With), ratio(r), Duration(max(now.Sub(r.Ended.Time), 0)))
-	}
-	w.Flush() // writes to memory and cannot fail
+	columns := slices.Insert(slices.Clone(resultColumns), 1, column("AGAINST", func(r v1alpha1.TrialResult) string { return orFloor(r.Against) }))
+	columns = append(columns, column("ENDED", func(r v1alpha1.TrialResult) string { return Duration(max(now.Sub(r.Ended.Time), 0)) + " ago" }))
+	table.Write(b, "  ", columns, t.Results)
 	for _, r := range t.Results {
 		fmt.Fprintf(b, "  %s: %s", r.Candidate, r.Finding)
 		if r.Why != "" {
@@ -52,14 +48,32 @@ func trials(b *strings.Builder, t *v1alpha1.Trials, now time.Time) {
 	}
 }
 
+// resultColumns are what two pages show of a trial.
+var resultColumns = []table.Column[v1alpha1.TrialResult]{
+	column("TRIED", func(r v1alpha1.TrialResult) string { return r.Candidate }),
+	column("FOUND", func(r v1alpha1.TrialResult) string { return r.Finding }),
+	column("PAIRS", func(r v1alpha1.TrialResult) string { return fmt.Sprint(r.Pairs) }),
+	column("WAIT WITHOUT", func(r v1alpha1.TrialResult) string { return wait(r.Without) }),
+	column("WAIT WITH", func(r v1alpha1.TrialResult) string { return wait(r.With) }),
+	column("RATIO", ratio),
+}
+
+func column[R any](name string, text func(R) string) table.Column[R] {
+	return table.Column[R]{Name: name, Text: text}
+}
+
+// A tried is a trial on a node. result is nil if the node has had none yet.
+type tried struct {
+	node   Node
+	result *v1alpha1.TrialResult
+}
+
 // Isolation prints the results of the trials of isolation mechanisms: one line
 // for each trial of each node, and the sum for each mechanism.
 func Isolation(nodes []Node, now time.Time) string {
-	var b strings.Builder
 	var sums []sum
+	var rows []tried
 	why := map[string][]string{}
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "NODE\tIN USE\tSINCE\tTRIED\tFOUND\tPAIRS\tWAIT WITHOUT\tWAIT WITH\tRATIO")
 	for _, n := range nodes {
 		if n.Report == nil || n.Report.Status.Trials == nil {
 			unknown := cmp.Or(n.Unread, "no report of trials")
@@ -67,22 +81,37 @@ func Isolation(nodes []Node, now time.Time) string {
 			continue
 		}
 		t := n.Report.Status.Trials
-		since := "-"
-		if t.Since != nil {
-			since = Duration(max(now.Sub(t.Since.Time), 0))
-		}
-		inUse := orDash(n.Report.Status.Isolation)
 		if len(t.Results) == 0 {
-			fmt.Fprintf(w, "%s\t%s\t%s\t-\t-\t-\t-\t-\t-\n", n.Name, inUse, since)
-			why["no trial yet: "+orDash(t.Why)] = append(why["no trial yet: "+orDash(t.Why)], n.Name)
+			rows = append(rows, tried{node: n})
+			none := "no trial yet: " + table.OrDash(t.Why)
+			why[none] = append(why[none], n.Name)
 		}
-		for _, r := range t.Results {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", n.Name, inUse, since, r.Candidate, r.Finding, r.Pairs,
-				wait(r.Without), wait(r.With), ratio(r))
-			sums = add(sums, t.Kept, r)
+		for i := range t.Results {
+			rows = append(rows, tried{n, &t.Results[i]})
+			sums = add(sums, t.Kept, t.Results[i])
 		}
 	}
-	w.Flush() // writes to memory and cannot fail
+	columns := []table.Column[tried]{
+		column("NODE", func(r tried) string { return r.node.Name }),
+		column("IN USE", func(r tried) string { return table.OrDash(r.node.Report.Status.Isolation) }),
+		column("SINCE", func(r tried) string {
+			since := r.node.Report.Status.Trials.Since
+			if since == nil {
+				return "-"
+			}
+			return Duration(max(now.Sub(since.Time), 0))
+		}),
+	}
+	for _, c := range resultColumns {
+		columns = append(columns, column(c.Name, func(r tried) string {
+			if r.result == nil {
+				return "-"
+			}
+			return c.Text(*r.result)
+		}))
+	}
+	var b strings.Builder
+	table.Write(&b, "", columns, rows)
 	if len(sums) > 0 {
 		b.WriteString("\nTogether\n")
 	}

@@ -12,6 +12,7 @@ import (
 	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
+	"tenon.sh/tenon/internal/table"
 )
 
 // Asks holds the demand of a pod. The JSON names of all types of answers are
@@ -53,9 +54,9 @@ func asksFor(d *cpus.PodRequest) string {
 	text := ""
 	switch d.Policy {
 	case cpus.Exclusive:
-		text = fmt.Sprintf("%s of its own", countCPUs(d.CPUs))
+		text = fmt.Sprintf("%s of its own", table.Count(d.CPUs, "CPU"))
 	case cpus.Shared:
-		text = fmt.Sprintf("%s, shared, for a request of %v", countCPUs(d.CPUs), d.CPU)
+		text = fmt.Sprintf("%s, shared, for a request of %v", table.Count(d.CPUs, "CPU"), d.CPU)
 	default:
 		text = fmt.Sprintf("a pool of CPUs for a request of %v", d.CPU)
 	}
@@ -78,28 +79,14 @@ func asksFor(d *cpus.PodRequest) string {
 	return text
 }
 
-func countCPUs(n int) string {
-	if n == 1 {
-		return "1 CPU"
-	}
-	return fmt.Sprintf("%d CPUs", n)
-}
-
 // describeOffer prints an offer of CPUs.
 func describeOffer(g cpus.Policy, o pick.Offer) string {
 	if g != cpus.Exclusive {
 		return o.Level.One()
 	}
-	text := fmt.Sprintf("%s, %s", plural(o.Nodes, "NUMA node"), plural(o.Caches, "L3 cache"))
+	text := fmt.Sprintf("%s, %s", table.Count(o.Nodes, "NUMA node"), table.Count(o.Caches, "L3 cache"))
 	if o.Split > 0 {
 		text += fmt.Sprintf(", %d beside others on a core", o.Split)
 	}
 	return text
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"tenon.sh/tenon/api/v1alpha1"
@@ -15,6 +14,7 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/decide/cpus/place"
 	"tenon.sh/tenon/internal/model/cpus"
+	"tenon.sh/tenon/internal/table"
 )
 
 // Map returns the map of the CPUs of a node. If there is none, the error says
@@ -198,24 +198,24 @@ func (c *Cluster) refused(n *nodeState) []Refused {
 // Lines prints a one-line map of each node on which pods hold CPUs. It returns
 // "" if there is no such node.
 func (c *Cluster) Lines() string {
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	type drawn struct {
+		*nodeState
+		*cpumap.Map
+	}
+	var rows []drawn
 	for _, n := range c.nodes {
-		m, err := c.Map(n.Name)
-		if err != nil || len(c.ledger.View(n.Name).Holds()) == 0 {
-			continue
+		if m, err := c.Map(n.Name); err == nil && len(c.ledger.View(n.Name).Holds()) > 0 {
+			rows = append(rows, drawn{n, m})
 		}
-		if b.Len() == 0 {
-			fmt.Fprintln(&b)
-			fmt.Fprintln(w, "NODE\tOPEN\tCORES")
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\n", n.Name, openText(c.openOf(n)), m.Line())
 	}
-	w.Flush() // writes to memory and cannot fail
-	if b.Len() > 0 {
-		fmt.Fprintln(&b, cpumap.LineLegend)
+	if len(rows) == 0 {
+		return ""
 	}
-	return b.String()
+	return "\n" + table.Text([]table.Column[drawn]{
+		{Name: "NODE", Text: func(r drawn) string { return r.Name }},
+		{Name: "OPEN", Text: func(r drawn) string { return openText(c.openOf(r.nodeState)) }},
+		{Name: "CORES", Text: func(r drawn) string { return r.Line() }},
+	}, rows) + cpumap.LineLegend + "\n"
 }
 
 // Names returns the names of all nodes.

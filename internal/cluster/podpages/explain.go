@@ -17,6 +17,7 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/place"
 	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
+	"tenon.sh/tenon/internal/table"
 )
 
 // A PodState says whether a pod has a node and CPUs.
@@ -319,7 +320,7 @@ func (p *PodPage) Text() string {
 	case PodUnreported:
 		fmt.Fprintf(&b, "It is on %s: %s.\n", p.Node, p.Why)
 	case PodHolds:
-		fmt.Fprintf(&b, "It has %s (%s) of %s%s.\n", countCPUs(setOf(p.Held.CPUs).Len()), p.Held.CPUs, p.Node, p.Held.kind())
+		fmt.Fprintf(&b, "It has %s (%s) of %s%s.\n", table.Count(setOf(p.Held.CPUs).Len(), "CPU"), p.Held.CPUs, p.Node, p.Held.kind())
 		if p.Held.Changing {
 			fmt.Fprintf(&b, "It does not ask for these any more: the node follows within seconds, when tenond has read its pods again.\n")
 		}

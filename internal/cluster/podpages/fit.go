@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,6 +15,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/schedulers"
 	"tenon.sh/tenon/internal/decide/cpus/place"
 	"tenon.sh/tenon/internal/model/cpus"
+	"tenon.sh/tenon/internal/table"
 )
 
 // A FitAnswer says whether a pod of a manifest would get a node and CPUs.
@@ -330,28 +330,40 @@ func countReasons(answers []answer) []Reason {
 	return all
 }
 
+// fitColumns are what the page shows of a pod.
+var fitColumns = []table.Column[FitPod]{
+	{Name: "POD", Text: func(p FitPod) string { return p.Pod }},
+	{Name: "ASKS FOR", Text: func(p FitPod) string {
+		if p.Answer == FitRefused && p.Asks.Policy == "" {
+			return "-" // what the pod asks for may be the reason
+		}
+		return p.Asks.Text
+	}},
+	{Name: "NODE", Text: func(p FitPod) string { return table.OrDash(p.Node) }},
+	{Name: "RATING", Text: func(p FitPod) string { return ratingText(p.Rating) }},
+	{Name: "CPUS", Text: func(p FitPod) string { return table.OrDash(p.CPUs) }},
+	{Name: "WHERE, OR WHY NOT", Text: FitPod.whereText},
+}
+
+// whereText says where the CPUs of the pod lie, or that it has none.
+func (p FitPod) whereText() string {
+	switch {
+	case p.Answer == FitRefused:
+		return "refused"
+	case p.Answer == FitUnchecked:
+		return "not known"
+	case p.Answer == FitPlaced:
+		return p.Where
+	case p.starts:
+		return "starts without them"
+	}
+	return "no"
+}
+
 // Text prints the page.
 func (f *FitPage) Text() string {
 	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "POD\tASKS FOR\tNODE\tRATING\tCPUS\tWHERE, OR WHY NOT")
-	for _, p := range f.Pods {
-		asks, where := p.Asks.Text, p.Where
-		switch p.Answer {
-		case FitRefused:
-			if where = "refused"; p.Asks.Policy == "" {
-				asks = "-" // what the pod asks for may be the reason
-			}
-		case FitUnchecked:
-			where = "not known"
-		case FitWaits, FitUnmet:
-			if where = "no"; p.starts {
-				where = "starts without them"
-			}
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Pod, asks, orDash(p.Node), ratingText(p.Rating), orDash(p.CPUs), where)
-	}
-	w.Flush() // writes to memory and cannot fail
+	table.Write(&b, "", fitColumns, f.Pods)
 	late := slices.DeleteFunc(slices.Clone(f.Pods), func(p FitPod) bool { return p.Answer == FitPlaced })
 	for len(late) > 0 {
 		same := 1
@@ -377,7 +389,7 @@ func (f *FitPage) Text() string {
 	if f.unchecked > 0 {
 		unchecked = fmt.Sprintf("; of %d it is not known", f.unchecked)
 	}
-	fmt.Fprintf(&b, "\n%s%d of %s would find a place now%s.\n", atMost, f.Fits, plural(f.Total, "pod"), unchecked)
+	fmt.Fprintf(&b, "\n%s%d of %s would find a place now%s.\n", atMost, f.Fits, table.Count(f.Total, "pod"), unchecked)
 	if f.asked {
 		fmt.Fprintln(&b, "The API server was asked to create such pods, without storing them.")
 	}
@@ -415,7 +427,7 @@ func printReasons(b *strings.Builder, pods []FitPod) {
 		if r.Nodes == 0 {
 			fmt.Fprintf(b, "  %s\n", r.Why)
 		} else {
-			fmt.Fprintf(b, "  %s: %s\n", plural(r.Nodes, "node"), r.Why)
+			fmt.Fprintf(b, "  %s: %s\n", table.Count(r.Nodes, "node"), r.Why)
 		}
 	}
 }

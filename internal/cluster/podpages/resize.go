@@ -9,6 +9,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/stored"
 	"tenon.sh/tenon/internal/model/unit"
+	"tenon.sh/tenon/internal/table"
 )
 
 // resizeText describes the resize of a pod that the kubelet has not done. It
@@ -27,7 +28,7 @@ func resizeText(p *corev1.Pod) string {
 	}
 	text := "the kubelet " + verb + " the resize"
 	if request, asked := kube.Native(p).CPURequest.Value(); asked && request%unit.CPUs(1) == 0 {
-		text += " to " + countCPUs(int(request/unit.CPUs(1)))
+		text += " to " + table.Count(int(request/unit.CPUs(1)), "CPU")
 	} else if asked {
 		text += fmt.Sprintf(" to %v CPU", request)
 	}

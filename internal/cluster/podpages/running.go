@@ -11,6 +11,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/stored"
 	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
+	"tenon.sh/tenon/internal/table"
 )
 
 // FindExisting marks the pods of manifests whose names pods of the cluster have.
@@ -69,7 +70,7 @@ func runningText(want *manifest.Wanted, running []*corev1.Pod, own unit.CPUSet, 
 	}
 	switch {
 	case owned > 0 && len(running) > 1:
-		takes = fmt.Sprintf("what they request, with %s of their own, counts", countCPUs(owned))
+		takes = fmt.Sprintf("what they request, with %s of their own, counts", table.Count(owned, "CPU"))
 	case owned > 1:
 		takes = fmt.Sprintf("its CPUs %v count", own)
 	case owned == 1:

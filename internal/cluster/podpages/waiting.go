@@ -3,10 +3,10 @@ package podpages
 import (
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"tenon.sh/tenon/internal/cluster/nodepages"
+	"tenon.sh/tenon/internal/table"
 )
 
 // unheardAfter is the age above which a pod without an answer from a scheduler
@@ -52,18 +52,24 @@ func (p *PodPage) printNodes(b *strings.Builder) {
 	if p.lacks.Pods != "" {
 		atMost = "at most "
 	}
-	fmt.Fprintf(b, "It has no node; %s%d of %s would take it now.\n\n", atMost, fits, plural(len(p.Nodes), "node"))
-	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "NODE\tOPEN\tFITS\tRATING\tCPUS\tWHERE, OR WHY NOT")
-	for _, n := range p.Nodes {
-		fits, where := "yes", n.Where
-		if !n.Fits {
-			fits, where = "no", strings.Join(n.Why, "; ")
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", n.Node, openText(n.Open, n.Online), fits, ratingText(n.Rating), orDash(n.CPUs), where)
-	}
-	w.Flush() // writes to memory and cannot fail
+	fmt.Fprintf(b, "It has no node; %s%d of %s would take it now.\n\n", atMost, fits, table.Count(len(p.Nodes), "node"))
+	table.Write(b, "", answerColumns, p.Nodes)
 	fmt.Fprintf(b, "\n%s\n", uncheckedText)
+}
+
+// answerColumns are what the page shows of the answer of a node.
+var answerColumns = []table.Column[NodeAnswer]{
+	{Name: "NODE", Text: func(n NodeAnswer) string { return n.Node }},
+	{Name: "OPEN", Text: func(n NodeAnswer) string { return openText(n.Open, n.Online) }},
+	{Name: "FITS", Text: func(n NodeAnswer) string { return map[bool]string{true: "yes", false: "no"}[n.Fits] }},
+	{Name: "RATING", Text: func(n NodeAnswer) string { return ratingText(n.Rating) }},
+	{Name: "CPUS", Text: func(n NodeAnswer) string { return table.OrDash(n.CPUs) }},
+	{Name: "WHERE, OR WHY NOT", Text: func(n NodeAnswer) string {
+		if n.Fits {
+			return n.Where
+		}
+		return strings.Join(n.Why, "; ")
+	}},
 }
 
 func ratingText(rating *int64) string {
@@ -71,13 +77,6 @@ func ratingText(rating *int64) string {
 		return "-"
 	}
 	return fmt.Sprint(*rating)
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }
 
 // uncheckedText names the conditions that kubectl tenon does not check.

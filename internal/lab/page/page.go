@@ -3,7 +3,11 @@
 // writes them as an HTML page. The package knows no kind of experiment.
 package page
 
-import "html/template"
+import (
+	"html/template"
+
+	"tenon.sh/tenon/internal/table"
+)
 
 // A Page is the report of an experiment.
 type Page struct {
@@ -89,11 +93,7 @@ type Row struct {
 
 // A Column is a value that a table shows of each record: its name, its unit, and
 // its text.
-type Column[R any] struct {
-	Name string
-	Unit string
-	Text func(R) string
-}
+type Column[R any] = table.Column[R]
 
 // Down returns a table with a row for each record. The first column has the labels.
 func Down[R any](columns []Column[R], records []R) Table {
