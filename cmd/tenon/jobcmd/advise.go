@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/internal/lab/concurrency"
-	"tenon.sh/tenon/internal/lab/concurrency/cluster"
+	"tenon.sh/tenon/internal/lab/concurrency/run"
 	"tenon.sh/tenon/internal/lab/jobs"
 	"tenon.sh/tenon/internal/lab/textlayout"
 	"tenon.sh/tenon/internal/model/unit"
@@ -61,7 +61,7 @@ must know the size of its machine: import --node-cpus and --node-cores.`,
 				return err
 			}
 			r := concurrency.Analyse(e, all)
-			p := cluster.Patch{Node: e.Node, Container: patch, Burst: burstMax(e.Command)}
+			p := run.Patch{Node: e.Node, Container: patch, Burst: burstMax(e.Command)}
 			v, text, err := adviseFrom(r, g, price, size, &p)
 			if err != nil {
 				return fmt.Errorf("advise %s: %w", args[0], err)
@@ -100,7 +100,7 @@ must know the size of its machine: import --node-cpus and --node-cores.`,
 }
 
 // adviseFrom returns the advice as a value for JSON and as sentences. It completes p.
-func adviseFrom(r concurrency.Result, g jobs.Goal, price float64, size nodeSize, p *cluster.Patch) (v any, text string, err error) {
+func adviseFrom(r concurrency.Result, g jobs.Goal, price float64, size nodeSize, p *run.Patch) (v any, text string, err error) {
 	if size.cores == 0 {
 		advice, err := r.Advise(g, price)
 		if err != nil {
@@ -120,7 +120,7 @@ func adviseFrom(r concurrency.Result, g jobs.Goal, price float64, size nodeSize,
 
 // patchText returns a patch for a Job. Its comment contains the advice, and the
 // limits of the advice.
-func patchText(p cluster.Patch, advice string) string {
+func patchText(p run.Patch, advice string) string {
 	patch, notes := p.Text()
 	notes = append(strings.Split(strings.TrimSpace(advice), "\n"), append(notes,
 		"Apply it to a manifest before the Job is created: later the pod template cannot be changed, except in a suspended Job.")...)
@@ -150,7 +150,7 @@ func checkAdvise(cmd *cobra.Command, g jobs.Goal, price float64, size nodeSize, 
 	case given("within") && !given("jobs"):
 		return errors.New("--within needs --jobs: the number of jobs that have to end in this time")
 	case given("patch"):
-		if err := (cluster.Patch{Container: container}).Check(); err != nil {
+		if err := (run.Patch{Container: container}).Check(); err != nil {
 			return fmt.Errorf("--patch %w", err)
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/cmd/tenon/labflag"
-	"tenon.sh/tenon/internal/lab/concurrency/cluster"
 	"tenon.sh/tenon/internal/lab/concurrency/run"
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/testbed"
@@ -27,9 +26,9 @@ type listFlags struct {
 
 // NewConcurrency returns the command tenon lab concurrency.
 func NewConcurrency(f Frame) *cobra.Command {
-	var k cluster.Config
+	var c run.Config
+	var k run.Pods
 	on := newJobFlags(&k)
-	c := &k.Config
 	var text listFlags
 	cmd := &cobra.Command{
 		Use:   "concurrency [flags] [-- COMMAND...]",
@@ -88,24 +87,19 @@ of its grids do not run:
 			if err := labflag.RefuseZero(cmd.Flags(), concurrencyNotZero); err != nil {
 				return f.Usage(err)
 			}
-			if err := text.parse(c); err != nil {
+			if err := text.parse(&c); err != nil {
 				return f.Usage(err)
 			}
-			if err := on.apply(cmd, &k); err != nil {
+			if err := on.apply(cmd, &c, &k); err != nil {
 				return f.Usage(err)
 			}
 			if err := f.Prepare(&c.Setting); err != nil {
 				return err
 			}
-			return f.Experiment(cmd, func(ctx context.Context) (harness.Outcome, error) {
-				if on.on {
-					return cluster.Run(ctx, k)
-				}
-				return run.Run(ctx, *c)
-			})
+			return f.Experiment(cmd, func(ctx context.Context) (harness.Outcome, error) { return run.Run(ctx, c) })
 		},
 	}
-	addConcurrencyFlags(cmd, c, &text)
+	addConcurrencyFlags(cmd, &c, &text)
 	on.add(cmd, "run the jobs on nodes of a cluster, as Jobs")
 	cmd.AddCommand(newImport(f))
 	return cmd

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tenon.sh/tenon/internal/lab/concurrency/cluster"
+	"tenon.sh/tenon/internal/lab/concurrency/run"
 )
 
 // clusterFlags are the flags of --kubernetes.
@@ -58,7 +58,7 @@ type jobFlags struct {
 	nodes string
 }
 
-func newJobFlags(k *cluster.Config) *jobFlags {
+func newJobFlags(k *run.Pods) *jobFlags {
 	t := &jobFlags{}
 	t.texts = []clusterFlag{
 		{&t.nodes, "node", "nodes to test, separated by commas (default: all that take ordinary pods)"},
@@ -71,7 +71,7 @@ func newJobFlags(k *cluster.Config) *jobFlags {
 }
 
 // apply makes the configuration of an experiment on a cluster.
-func (t *jobFlags) apply(cmd *cobra.Command, k *cluster.Config) error {
+func (t *jobFlags) apply(cmd *cobra.Command, c *run.Config, k *run.Pods) error {
 	if err := t.check(cmd); err != nil || !t.on {
 		return err
 	}
@@ -83,9 +83,9 @@ func (t *jobFlags) apply(cmd *cobra.Command, k *cluster.Config) error {
 			k.Nodes = append(k.Nodes, name)
 		}
 	}
-	k.Input, k.Config.Input = k.Config.Input, ""
+	c.Pods = k
 	if !cmd.Flags().Changed("work") {
-		k.Work = 0 // a pod needs seconds to begin: its job is longer by default
+		c.Work = 0 // a pod needs seconds to begin: its job is longer by default
 	}
 	return nil
 }

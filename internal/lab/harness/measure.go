@@ -86,15 +86,7 @@ func (m *Measurement) count(s Counter) (err error) {
 // WatchAlone takes readings while batch work runs without a service.
 func WatchAlone(ctx context.Context, s Counter, warmup, length time.Duration) (m Measurement, err error) {
 	m.Warmup = warmup
-	wait := func(d time.Duration) error {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(d):
-			return nil
-		}
-	}
-	if err := wait(warmup); err != nil {
+	if err := testbed.Pause(ctx, warmup); err != nil {
 		return m, err
 	}
 	sampling, stop := context.WithTimeout(ctx, length)

@@ -19,7 +19,7 @@ import (
 
 // SamplePeriod is the time between two readings. It is long because the lab
 // runs on the CPUs of the client.
-const SamplePeriod = 200 * time.Millisecond
+const SamplePeriod = meter.Period
 
 // The counters of a reading: times in seconds, and numbers of timeslices,
 // refaults and major faults.

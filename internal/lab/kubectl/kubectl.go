@@ -156,10 +156,8 @@ func (k Client) Watch(ctx context.Context, see func(line string) (done bool, err
 		if done || err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(100 * time.Millisecond):
+		if err := testbed.Pause(ctx, 100*time.Millisecond); err != nil {
+			return err
 		}
 	}
 }

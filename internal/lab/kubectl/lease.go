@@ -10,6 +10,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"tenon.sh/tenon/internal/lab/testbed"
 )
 
 // leaseName is the name of the Lease that a lab holds in its namespace.
@@ -122,10 +124,8 @@ func (l *Lease) takeOver(ctx context.Context, tell func(string, ...any)) (taken 
 	lasts := time.Duration(was.Spec.LeaseDurationSeconds) * time.Second
 	tell("a lab (%s) was in namespace %s: waiting up to %v to see whether it still runs", was.Spec.HolderIdentity, l.namespace, lasts)
 	for expires := time.Now().Add(lasts); time.Now().Before(expires); {
-		select {
-		case <-ctx.Done():
-			return false, ctx.Err()
-		case <-time.After(l.times.look):
+		if err := testbed.Pause(ctx, l.times.look); err != nil {
+			return false, err
 		}
 		now, exists, err := l.read(ctx)
 		if err != nil || !exists {

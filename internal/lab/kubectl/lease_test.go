@@ -44,7 +44,7 @@ func newCluster(t *testing.T) cluster {
 // lab returns a lab that has not entered the namespace yet.
 func (c cluster) lab() *Space {
 	times := leaseTimes{lasts: 20 * time.Second, renew: 20 * time.Millisecond, look: 20 * time.Millisecond, answer: 10 * time.Second}
-	return &Space{Client: c.Client, Namespace: "n", Experiment: "test", Objects: "jobs", times: times}
+	return &Space{Client: c.Client, Target: Target{Namespace: "n"}, Experiment: "test", Objects: "jobs", times: times}
 }
 
 // removals returns the commands that remove objects or the namespace.

@@ -5,7 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
+	"strings"
 	"time"
+
+	"tenon.sh/tenon/internal/lab/testbed"
 )
 
 // labLabel is the label of all objects that an experiment of the lab creates.
@@ -16,10 +20,28 @@ const labLabel = "tenon.sh/lab"
 // experiment, even if the user interrupted the experiment.
 const cleanPatience = 2 * time.Minute
 
+// A Target says where the pods of an experiment run.
+type Target struct {
+	Context   string // of kubectl (default: the current one)
+	Namespace string // made, and removed at the end, if it does not exist (default: tenon-lab)
+}
+
+// namespaceName matches the names of namespaces (RFC 1123, as Kubernetes demands).
+var namespaceName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+// OrDefaults sets the defaults, and calls fault for a fault.
+func (t Target) OrDefaults(fault func(format string, args ...any)) Target {
+	t.Namespace = cmp.Or(t.Namespace, "tenon-lab")
+	if !namespaceName.MatchString(t.Namespace) {
+		fault("--namespace %q: want 1 to 63 of a-z, 0-9 and -, with a letter or digit at both ends", t.Namespace)
+	}
+	return t
+}
+
 // A Space is the namespace in which an experiment creates its objects.
 type Space struct {
 	Client
-	Namespace  string
+	Target
 	Experiment string // kind of the experiment: the value of the label of its objects
 	Objects    string // kinds of the objects that it creates, separated by commas, such as jobs,pods
 	// Tell shows the user what Enter waits for. It may be nil.
@@ -72,15 +94,35 @@ func (s *Space) Enter(ctx context.Context) error {
 			return err
 		}
 	}
-	tell := s.Tell
-	if tell == nil {
-		tell = func(string, ...any) {}
-	}
 	var err error
-	if s.lease, err = s.hold(ctx, s.Namespace, cmp.Or(s.times, usualTimes), tell); err != nil {
+	if s.lease, err = s.hold(ctx, s.Namespace, cmp.Or(s.times, usualTimes), s.tell); err != nil {
 		return err
 	}
 	return s.Remove(ctx, s.All(), "foreground")
+}
+
+func (s *Space) tell(format string, args ...any) {
+	if s.Tell != nil {
+		s.Tell(format, args...)
+	}
+}
+
+// webhookPatience is the longest time for which a webhook may be out of reach. Its
+// pods may run on the tested node, where they can be slow.
+const webhookPatience = time.Minute
+
+// Apply creates objects. If a webhook does not answer, it tries again.
+func (s *Space) Apply(ctx context.Context, objects []Object) error {
+	for deadline := time.Now().Add(webhookPatience); ; {
+		_, err := s.Do(ctx, Manifest(objects), "apply", "-f", "-")
+		if err == nil || !strings.Contains(err.Error(), "failed calling webhook") || time.Now().After(deadline) {
+			return err
+		}
+		s.tell("waiting for a webhook: %v", err)
+		if err := testbed.Pause(ctx, 2*time.Second); err != nil {
+			return err
+		}
+	}
 }
 
 // Remove deletes the objects of the experiment that match a selector. With the

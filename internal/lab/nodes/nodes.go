@@ -118,8 +118,8 @@ func (n nodeObject) takesPods() string {
 // Enter prepares a site that only sends load, and a namespace for the pods of an
 // experiment of the given kind. Closing the site removes the objects. It first
 // removes those of a lab that was killed: they would count as pods of others.
-func Enter(ctx context.Context, c testbed.Setting, kubeContext string, space kubectl.Space) (site *testbed.Site, _ *kubectl.Space, err error) {
-	if space.Client, err = kubectl.Find(kubeContext, space.Namespace); err != nil {
+func Enter(ctx context.Context, c testbed.Setting, space kubectl.Space) (site *testbed.Site, _ *kubectl.Space, err error) {
+	if space.Client, err = kubectl.Find(space.Context, space.Namespace); err != nil {
 		return nil, nil, err
 	}
 	if site, err = testbed.Away(c); err != nil {

@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"context"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -11,6 +12,16 @@ func MonotonicNow() time.Duration { return clockNow(unix.CLOCK_MONOTONIC) }
 
 // ThreadTime returns the CPU time of the calling thread.
 func ThreadTime() time.Duration { return clockNow(unix.CLOCK_THREAD_CPUTIME_ID) }
+
+// Pause waits for d, or until ctx ends. Then it returns the error of ctx.
+func Pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
 
 func clockNow(clock int32) time.Duration {
 	var t unix.Timespec

@@ -27,10 +27,8 @@ func (s *Site) Watch(ctx context.Context) ([]string, error) {
 		return nil, fmt.Errorf("look whether the machine is quiet: %w", err)
 	}
 	begun := time.Now()
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-time.After(quietWatch):
+	if err := Pause(ctx, quietWatch); err != nil {
+		return nil, err
 	}
 	after, err := s.FS.Stat()
 	if err != nil {

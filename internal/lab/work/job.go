@@ -178,10 +178,8 @@ func (w *Batch) Encoding(ctx context.Context) error {
 		case time.Now().After(deadline):
 			return fmt.Errorf("%s has not shown progress in a minute", w.current()[i].Name)
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(100 * time.Millisecond):
+		if err := testbed.Pause(ctx, 100*time.Millisecond); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -28,9 +28,8 @@ import (
 // runs. The zero value of a field selects its default, which the field's
 // comment names.
 type Kubernetes struct {
-	Context   string // kubectl context (default: the current one)
+	kubectl.Target
 	Node      string // tested node (default: the only node with a report of tenond)
-	Namespace string // of the experiment's pods; made, and removed at the end, if it does not exist (default: tenon-lab)
 	ConfigMap string // ConfigMap of Tenon as NAMESPACE/NAME (default: tenon-system/slo-controller-config)
 	NGINX     string // images (default: those of the published experiment)
 	FFmpeg    string
@@ -45,11 +44,11 @@ const clusterPort = 8000
 var Modes = slices.DeleteFunc(slices.Clone(run.AllModes), func(m report.Mode) bool { return !m.Spec().Cluster })
 
 func (k Kubernetes) orDefaults(fault func(format string, args ...any)) Kubernetes {
+	k.Target = k.Target.OrDefaults(fault)
 	for _, f := range []struct {
 		to    *string
 		value string
 	}{
-		{&k.Namespace, "tenon-lab"},
 		{&k.ConfigMap, "tenon-system/slo-controller-config"},
 		{&k.NGINX, "koordinatorsh/nginx:v1.18-koord-exmaple"}, //nolint:misspell // the image really has this name
 		{&k.FFmpeg, "registry.cn-zhangjiakou.aliyuncs.com/acs/ffmpeg-4-4-1-for-slo-test:v0.1"},
@@ -151,14 +150,14 @@ func (b *environment) findNode(ctx context.Context) error {
 	b.Status.Now("looking at the cluster")
 	name := b.cluster.Node
 	if name == "" {
-		var reports struct{ Items []nodeReport }
-		if err := b.kubectl.Get(ctx, &reports, "nodereports.tenon.sh"); err != nil {
+		reports, err := nodes.Reports(ctx, b.kubectl)
+		if err != nil {
 			return fmt.Errorf("find a node with Tenon: %w", err)
 		}
-		if len(reports.Items) != 1 {
-			return fmt.Errorf("%d nodes have Tenon: choose one with --node", len(reports.Items))
+		if len(reports) != 1 {
+			return fmt.Errorf("%d nodes have Tenon: choose one with --node", len(reports))
 		}
-		name = reports.Items[0].Metadata.Name
+		name = reports[0].Metadata.Name
 	}
 	n, err := nodes.Named(ctx, b.kubectl, name)
 	if err != nil {
@@ -169,7 +168,7 @@ func (b *environment) findNode(ctx context.Context) error {
 	}
 	b.node = testedNode{name: name, here: n.Here, machine: n.Machine(b.FS), address: net.JoinHostPort(n.Address, strconv.Itoa(b.Port))}
 	b.versions["kubelet"], b.versions["container runtime"] = n.Kubelet, n.Runtime
-	r, err := b.nodeReport(ctx)
+	r, err := nodes.ReportOf(ctx, b.kubectl, name)
 	if err != nil {
 		return fmt.Errorf("node %s has no report of tenond: %w", name, err)
 	}
@@ -182,7 +181,7 @@ func (b *environment) findNode(ctx context.Context) error {
 // carry the label by which they are removed, because another user may have
 // objects with the same names.
 func (b *environment) newSpace() *kubectl.Space {
-	return &kubectl.Space{Client: b.kubectl, Namespace: b.cluster.Namespace, Experiment: "colocation", Objects: "pods,configmaps", Tell: b.Status.Now}
+	return &kubectl.Space{Client: b.kubectl, Target: b.cluster.Target, Experiment: "colocation", Objects: "pods,configmaps", Tell: b.Status.Now}
 }
 
 // settleIn prepares the node for the experiment. It first removes what an

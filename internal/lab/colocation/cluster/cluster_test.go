@@ -3,7 +3,6 @@ package cluster
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -337,24 +336,5 @@ func TestNginxRequestsNoWholeCPU(t *testing.T) {
 		if m%1000 == 0 || m <= 0 || m >= unit.CPUs(n) {
 			t.Errorf("on %d CPUs nginx requests %v", n, m)
 		}
-	}
-}
-
-// TestCreateWaitsForTheWebhook checks that create tries again if the
-// webhook cannot be reached. If the webhook refuses, create must return the
-// refusal at once.
-func TestCreateWaitsForTheWebhook(t *testing.T) {
-	count := filepath.Join(t.TempDir(), "count")
-	path := fakeKubectl(t, `echo >> `+count+`; [ $(wc -l < `+count+`) = 2 ] || { echo 'failed calling webhook "be.mutate.tenon.sh": no endpoints' >&2; exit 1; }`)
-	b := &environment{Site: &testbed.Site{Status: &testbed.Status{W: io.Discard}}, kubectl: kubectl.Client{Path: path}}
-	if err := b.create(t.Context(), []object{{}}); err != nil {
-		t.Error(err)
-	}
-	if text, err := os.ReadFile(count); err != nil || len(text) != 2 {
-		t.Errorf("asked %d times, %v; want 2", len(text), err)
-	}
-	b.kubectl.Path = fakeKubectl(t, `echo >> `+count+`; echo 'denied the request: want either' >&2; exit 1`)
-	if err := b.create(t.Context(), []object{{}}); err == nil || !strings.Contains(err.Error(), "want either") {
-		t.Errorf("a refusal: %v", err)
 	}
 }

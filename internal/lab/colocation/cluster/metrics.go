@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"tenon.sh/tenon/internal/lab/testbed"
 )
 
 // A nodeUsage is the amount of CPU that a node used in one window of the
@@ -51,7 +53,7 @@ func (b *environment) nodeMetrics(ctx context.Context, from, to time.Time, patie
 		case u.to.After(to), to.Sub(from) < 2*u.to.Sub(u.from), time.Now().After(deadline):
 			return 0
 		}
-		if pause(ctx, 2*time.Second) != nil {
+		if testbed.Pause(ctx, 2*time.Second) != nil {
 			return 0
 		}
 	}

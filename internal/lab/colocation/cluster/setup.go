@@ -10,8 +10,8 @@ import (
 
 	"tenon.sh/tenon/internal/lab/colocation"
 	"tenon.sh/tenon/internal/lab/harness"
-	"tenon.sh/tenon/internal/lab/kubectl"
 	"tenon.sh/tenon/internal/lab/load"
+	"tenon.sh/tenon/internal/lab/nodes"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/unit"
@@ -117,24 +117,15 @@ func (st *runSetUp) startBeside(ctx context.Context, t report.ModeSpec, rate flo
 		if time.Now().After(deadline) {
 			return fmt.Errorf("of %d ffmpegs %d have encoded a frame after a minute%w", b.processes, started, b.complaint(ctx, batchPod))
 		}
-		if err := pause(ctx, 200*time.Millisecond); err != nil {
+		if err := testbed.Pause(ctx, 200*time.Millisecond); err != nil {
 			return err
 		}
 	}
 }
 
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
-}
-
 // start creates the objects, and waits until the named pod runs.
 func (b *environment) start(ctx context.Context, pod string, objects []object) error {
-	if err := b.create(ctx, objects); err != nil {
+	if err := b.space.Apply(ctx, objects); err != nil {
 		return err
 	}
 	said := ""
@@ -170,26 +161,7 @@ func (b *environment) start(ctx context.Context, pod string, objects []object) e
 			b.Status.Now("waiting for pod %s: %s %s", pod, p.Status.Phase, why)
 			said = now
 		}
-		if err := pause(ctx, 300*time.Millisecond); err != nil {
-			return err
-		}
-	}
-}
-
-// webhookPatience is the time for which create tries again if tenon-manager
-// does not answer. Its pods may run on the tested node, where they can be slow.
-const webhookPatience = time.Minute
-
-// create creates objects. If the webhook of tenon-manager does not answer, it
-// tries again.
-func (b *environment) create(ctx context.Context, objects []object) error {
-	for deadline := time.Now().Add(webhookPatience); ; {
-		_, err := b.kubectl.Do(ctx, kubectl.Manifest(objects), "apply", "-f", "-")
-		if err == nil || !strings.Contains(err.Error(), "failed calling webhook") || time.Now().After(deadline) {
-			return err
-		}
-		b.Status.Now("waiting for tenon-manager: %v", err)
-		if err := pause(ctx, 2*time.Second); err != nil {
+		if err := testbed.Pause(ctx, 300*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -221,7 +193,7 @@ func (b *environment) answers(ctx context.Context) error {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("nginx at %s: %w%w", b.url(), err, b.complaint(ctx, nginxPod))
 		}
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
+		if err := testbed.Pause(ctx, 50*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -288,20 +260,6 @@ func (b *environment) judge(r *report.Run, m harness.Measurement, t report.ModeS
 	b.pacer.Judge(r, t)
 }
 
-// A nodeReport is the part of tenond's report that the lab reads.
-type nodeReport struct {
-	Metadata struct{ Name string }
-	Status   struct {
-		Agent, Isolation string
-		Reported         time.Time
-		Conditions       []struct{ Type, Status, Reason, Message string }
-	}
-}
-
-func (b *environment) nodeReport(ctx context.Context) (r nodeReport, err error) {
-	return r, b.kubectl.Get(ctx, &r, "nodereports.tenon.sh", b.node.name)
-}
-
 // reportPatience is the time for which agrees waits. tenond reports a change sooner.
 const reportPatience = 15 * time.Second
 
@@ -309,23 +267,19 @@ const reportPatience = 15 * time.Second
 // and returns "". If tenond does not, agrees returns the setting that differs.
 func (b *environment) agrees(ctx context.Context, t report.ModeSpec) (why string) {
 	for deadline := time.Now().Add(reportPatience); ; {
-		r, err := b.nodeReport(ctx)
+		r, err := nodes.ReportOf(ctx, b.kubectl, b.node.name)
 		if err != nil {
 			return err.Error()
 		}
-		is := map[string]bool{}
-		for _, c := range r.Status.Conditions {
-			is[c.Type] = c.Status == "True"
-		}
 		switch {
-		case is["CPUQOS"] != t.Isolates():
-			why = fmt.Sprintf("tenond reports CPUQOS %v, the mode wants %v", is["CPUQOS"], t.Isolates())
-		case is["Suppressing"] != t.Suppress:
-			why = fmt.Sprintf("tenond reports Suppressing %v, the mode wants %v", is["Suppressing"], t.Suppress)
+		case r.Is("CPUQOS") != t.Isolates():
+			why = fmt.Sprintf("tenond reports CPUQOS %v, the mode wants %v", r.Is("CPUQOS"), t.Isolates())
+		case r.Is("Suppressing") != t.Suppress:
+			why = fmt.Sprintf("tenond reports Suppressing %v, the mode wants %v", r.Is("Suppressing"), t.Suppress)
 		default:
 			return ""
 		}
-		if time.Now().After(deadline) || pause(ctx, time.Second) != nil {
+		if time.Now().After(deadline) || testbed.Pause(ctx, time.Second) != nil {
 			return why
 		}
 	}
@@ -360,7 +314,7 @@ func (b *environment) awaitBatch(ctx context.Context) error {
 				b.node.name, cpu, want, testbed.Mebibytes(unit.Bytes(memory)), testbed.Mebibytes(b.batchMemory()))
 			said = cpu
 		}
-		if err := pause(ctx, time.Second); err != nil {
+		if err := testbed.Pause(ctx, time.Second); err != nil {
 			return err
 		}
 	}

@@ -89,9 +89,9 @@ func (c Config) Combinations() []Cell {
 	return cells
 }
 
-// WithReference adds the reference cell and its repetition to the cells. If the
+// withReference adds the reference cell and its repetition to the cells. If the
 // cells run as published, it adds nothing.
-func (c Config) WithReference(cells []Cell) []Cell {
+func (c Config) withReference(cells []Cell) []Cell {
 	if c.AsPublished || len(cells) == 0 {
 		return cells
 	}
@@ -103,17 +103,25 @@ func (c Config) WithReference(cells []Cell) []Cell {
 	return append(cells, control)
 }
 
-// cells returns the cells that this machine can run. refused lists the other
-// cells with the reasons.
-func (c Config) cells(m machine) (cells []Cell, refused []string) {
+// cells returns the cells that can run. refuse returns the reason why a cell
+// cannot, or "". refused lists the other cells with their reasons, and a strategy
+// that no cluster can run once.
+func (c Config) cells(refuse func(Cell) string) (cells []Cell, refused []string) {
 	for _, cell := range c.Combinations() {
-		if why := c.refuse(cell, m); why != "" {
-			refused = append(refused, fmt.Sprintf("%v: %s", cell, why))
-			continue
+		subject, why := string(cell.Strategy), ""
+		if c.Pods != nil {
+			why = unsuited[cell.Strategy]
 		}
-		cells = append(cells, cell)
+		if why == "" {
+			subject, why = cell.String(), refuse(cell)
+		}
+		if text := subject + ": " + why; why == "" {
+			cells = append(cells, cell)
+		} else if !slices.Contains(refused, text) {
+			refused = append(refused, text)
+		}
 	}
-	return c.WithReference(cells), refused
+	return c.withReference(cells), refused
 }
 
 func orNone[T int | unit.Bytes](list []T) []T {
@@ -127,7 +135,7 @@ func orNone[T int | unit.Bytes](list []T) []T {
 func ceil(m unit.MilliCPU) int { return int((m + 999) / 1000) }
 
 // refuse returns the reason why the machine cannot run a cell, or "".
-func (c Config) refuse(cell Cell, m machine) string {
+func (c Config) refuse(cell Cell, m hardware) string {
 	cpus, need := m.tested.Len(), cell.Limit*unit.MilliCPU(cell.Jobs)
 	switch {
 	case cell.Limit > unit.CPUs(cpus):

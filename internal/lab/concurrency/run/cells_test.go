@@ -15,29 +15,29 @@ import (
 
 // smt returns a machine whose cores have two threads each. CPUs i and cores+i
 // are siblings, as usual.
-func smt(cores int) machine {
+func smt(cores int) hardware {
 	var t node.Topology
 	for i := range 2 * cores {
 		t.CPUs = append(t.CPUs, node.LogicalCPU{ID: unit.CPU(i), Core: node.CoreID(i % cores)})
 	}
-	return machineOf(t, t.All(), 8*gib)
+	return hardwareOf(t, t.All(), 8*gib)
 }
 
-func plain(cpus int) machine {
+func plain(cpus int) hardware {
 	var t node.Topology
 	for i := range cpus {
 		t.CPUs = append(t.CPUs, node.LogicalCPU{ID: unit.CPU(i), Core: node.CoreID(i)})
 	}
-	return machineOf(t, t.All(), 8*gib)
+	return hardwareOf(t, t.All(), 8*gib)
 }
 
 // caches returns a machine with n L3 caches of each CPUs.
-func caches(n, each int) machine {
+func caches(n, each int) hardware {
 	var t node.Topology
 	for i := range n * each {
 		t.CPUs = append(t.CPUs, node.LogicalCPU{ID: unit.CPU(i), Core: node.CoreID(i), L3: node.CacheID(i / each)})
 	}
-	return machineOf(t, t.All(), 8*gib)
+	return hardwareOf(t, t.All(), 8*gib)
 }
 
 func TestTheQuickPresetFitsTwoCPUs(t *testing.T) {
@@ -45,7 +45,7 @@ func TestTheQuickPresetFitsTwoCPUs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cells, refused := c.cells(plain(2))
+	cells, refused := c.cells(func(cell Cell) string { return c.refuse(cell, plain(2)) })
 	if n := len(cells); n != 24 || !slices.Contains(cells, Reference) {
 		t.Errorf("%d cells %v", n, cells)
 	}
@@ -97,7 +97,7 @@ func TestPublishedCellsNeedNoControl(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cells, refused := c.cells(plain(2))
+	cells, refused := c.cells(func(cell Cell) string { return c.refuse(cell, plain(2)) })
 	if len(cells) != 6 || len(refused) != 48 { // 1 job: limits 1 and 2, three amounts of memory
 		t.Errorf("%d cells %v, %d refused", len(cells), cells, len(refused))
 	}

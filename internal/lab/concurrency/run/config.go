@@ -1,6 +1,8 @@
-// Package run runs the experiment on concurrent jobs on this machine. It runs
-// batch jobs at the same time, with different CPU limits and different ways to
-// divide the CPUs. It measures the work and the resources of each job.
+// Package run runs the experiment on concurrent jobs, on this machine or on nodes
+// of a Kubernetes cluster. It runs batch jobs at the same time, with different CPU
+// limits and different ways to divide the CPUs. It measures the work and the
+// resources of each job. On a cluster the jobs of a cell are Jobs that begin
+// together and have the names of the published experiment.
 package run
 
 import (
@@ -63,13 +65,15 @@ type Config struct {
 	Type        string // of all jobs, in the table (default: the strategy)
 
 	Argv     []string      // command of a job (default: the lab's transcode)
-	Work     time.Duration // CPU time of one of the lab's transcodes, alone (default: 500 ms)
+	Work     time.Duration // CPU time of one of the lab's transcodes, alone (default: 500 ms; of pods 5 s)
 	Height   int           // of the transcode's picture in lines (default: 360, 720 or 1080, the smallest with a thread for each CPU)
-	Input    string        // film (default: the lab's own clip)
+	Input    string        // film, on a cluster its path in the image (default: the lab's own clip)
 	CacheDir string        // directory of the rendered clip (default: work.CacheDir)
 
 	StealPercent   float64 // steal time that voids a run, in percent of the tested CPUs' time (default: 1)
 	ForeignPercent float64 // CPU use of other work that voids a run, in percent of the tested CPUs (default: 5)
+
+	Pods *Pods // where the pods run; nil: this machine
 }
 
 // The bounds of the values of a Config.
@@ -91,6 +95,11 @@ const (
 func (c Config) OrDefaults() (Config, error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if c.Pods != nil {
+		given := c
+		pods := c.Pods.orDefaults(given, fault)
+		c.Pods, c.Fill, c.Work = &pods, Wave, cmp.Or(c.Work, 5*time.Second)
+	}
 	c.Preset = cmp.Or(c.Preset, Quick)
 	if _, known := presets[c.Preset]; !known {
 		fault("--preset %q: want one of %s", c.Preset, strings.Join(Presets(), ", "))
@@ -136,7 +145,7 @@ func (c Config) OrDefaults() (Config, error) {
 			fault("--type: %w", err)
 		}
 	}
-	if c.Input != "" {
+	if c.Input != "" && c.Pods == nil {
 		if _, err := os.Stat(c.Input); err != nil {
 			fault("--input: %w", err)
 		}
@@ -144,8 +153,13 @@ func (c Config) OrDefaults() (Config, error) {
 	if len(c.Argv) > 0 && (c.Input != "" || c.Height != 0) {
 		fault("--input and --height belong to the lab's own job, and a command was given")
 	}
-	if len(faults) == 0 && len(c.Combinations()) == 0 {
-		fault("--strategies and --limits make no cell: unbounded is the only strategy with the limit none, and has no other")
+	if len(faults) == 0 {
+		switch cells, refused := c.cells(func(Cell) string { return "" }); {
+		case len(cells) == 0 && len(refused) > 0:
+			fault("--strategies %s", strings.Join(refused, "; "))
+		case len(cells) == 0:
+			fault("--strategies and --limits make no cell: unbounded is the only strategy with the limit none, and has no other")
+		}
 	}
 	c.NoClient = true
 	c.Setting = c.Setting.OrDefaults(fault)

@@ -8,16 +8,16 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A machine holds everything on which the division of CPUs depends.
-type machine struct {
+// The hardware is everything on which the division of CPUs depends.
+type hardware struct {
 	topology node.Topology
 	tested   unit.CPUSet
 	memory   unit.Bytes // 0: not known
 	uneven   bool       // CPUs share cores, or there are several L3 caches
 }
 
-func machineOf(t node.Topology, tested unit.CPUSet, memory unit.Bytes) machine {
-	m := machine{topology: t, tested: tested, memory: memory}
+func hardwareOf(t node.Topology, tested unit.CPUSet, memory unit.Bytes) hardware {
+	m := hardware{topology: t, tested: tested, memory: memory}
 	caches := map[node.CacheID]bool{}
 	for _, c := range t.CPUs {
 		if tested.Has(c.ID) {
@@ -44,7 +44,7 @@ type division struct {
 }
 
 // divide divides the machine. seed and block determine all random choices.
-func (c Config) divide(cell Cell, m machine, seed uint64, block int) division {
+func (c Config) divide(cell Cell, m hardware, seed uint64, block int) division {
 	all := place{cpus: m.tested}
 	var d division
 	switch cell.Strategy {
@@ -81,7 +81,7 @@ func (c Config) divide(cell Cell, m machine, seed uint64, block int) division {
 // workers divides the machine into as many sets as possible. The parameter width is the
 // number of CPUs of a set. The CPUs of a set are neighbours, or random ones if blind is
 // set. The first sets have no core in common, so that a few jobs get whole cores.
-func workers(m machine, width int, blind bool, order *rand.Rand) []unit.CPUSet {
+func workers(m hardware, width int, blind bool, order *rand.Rand) []unit.CPUSet {
 	if blind {
 		var cpus []unit.CPU
 		for c := range m.tested.All() {

@@ -21,7 +21,7 @@ import (
 
 // A round is one run of a cell.
 type round struct {
-	*bench
+	*machine
 	cell         Cell
 	index, block int
 	div          division
@@ -31,8 +31,8 @@ type round struct {
 }
 
 // measure runs a cell once.
-func (b *bench) measure(ctx context.Context, cell Cell, index, block int) (_ Measured, err error) {
-	r := &round{bench: b, cell: cell, index: index, block: block, div: b.divide(cell, b.machine, b.Seed, block)}
+func (b *machine) measure(ctx context.Context, cell Cell, index, block int) (_ Measured, err error) {
+	r := &round{machine: b, cell: cell, index: index, block: block, div: b.divide(cell, b.hardware, b.Seed, block)}
 	defer func() { err = errors.Join(err, r.close()) }()
 	if err := r.build(); err != nil {
 		return Measured{}, err
@@ -83,7 +83,7 @@ func (r *round) build() error {
 		}
 	}
 	for i, p := range r.div.places {
-		s := &slot{b: r.bench, index: i, group: r.group().Join(fmt.Sprintf("slot-%d", i)), place: p}
+		s := &slot{b: r.machine, index: i, group: r.group().Join(fmt.Sprintf("slot-%d", i)), place: p}
 		s.meter = meter.Meter{FS: r.FS, Tree: r.Tree, Group: s.group}
 		r.slots = append(r.slots, s)
 		if err := s.build(r.cell); err != nil {
@@ -158,32 +158,23 @@ func (r *round) window(ctx context.Context) ([]jobs.Job, error) {
 			return nil, err
 		}
 	}
-	if err := wait(ctx, r.Warmup); err != nil {
+	if err := testbed.Pause(ctx, r.Warmup); err != nil {
 		return nil, err
 	}
-	watch, err := r.watch()
+	disturbances, err := r.watch()
 	if err != nil {
 		return nil, err
 	}
-	from, err := r.readAll()
+	from, to, err := meter.During(ctx, r.slots, func(ctx context.Context) error { return testbed.Pause(ctx, r.length()) })
 	if err != nil {
 		return nil, err
 	}
-	to := from
-	for end := time.Now().Add(r.length()); time.Now().Before(end); {
-		if err := wait(ctx, min(readPeriod, time.Until(end))); err != nil {
-			return nil, err
-		}
-		if to, err = r.readAll(); err != nil {
-			return nil, err
-		}
-	}
-	if r.void, err = watch.disturbances(); err != nil {
+	if r.void, err = disturbances(); err != nil {
 		return nil, err
 	}
 	// Wait for progress reports after the end of the run: the progress at the
 	// end is interpolated between two reports.
-	if err := wait(ctx, 2*readPeriod); err != nil {
+	if err := testbed.Pause(ctx, 2*meter.Period); err != nil {
 		return nil, err
 	}
 	var rows []jobs.Job
@@ -202,17 +193,6 @@ func (r *round) window(ctx context.Context) ([]jobs.Job, error) {
 		rows = append(rows, j)
 	}
 	return rows, nil
-}
-
-func (r *round) readAll() ([]meter.Reading, error) {
-	all := make([]meter.Reading, len(r.slots))
-	var err error
-	for i, s := range r.slots {
-		if all[i], err = s.read(); err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
 }
 
 // row describes what the job in a slot did between two readings.
@@ -246,48 +226,7 @@ func (r *round) row(s *slot, number int, from, to meter.Reading) jobs.Job {
 	return j
 }
 
-// A watch measures how much CPU other work uses on the tested CPUs.
-type watch struct {
-	r      *round
-	before harness.Reading
-	own    time.Duration
-}
-
-func (r *round) usage() (harness.Reading, error) {
-	s := harness.Sampler{Tree: r.Tree, FS: r.FS, Tested: r.Place.Tested, Service: r.group(), Recording: harness.Recording{NoPSI: true}}
-	return s.Reading()
-}
-
-func (r *round) watch() (watch, error) {
-	before, err := r.usage()
-	return watch{r, before, ownTime()}, err
-}
-
-// disturbances returns the disturbances since the watch began. Each of them
-// makes a run void.
-func (w watch) disturbances() ([]string, error) {
-	after, err := w.r.usage()
-	if err != nil {
-		return nil, err
-	}
-	cpus := float64(w.r.Place.Tested.Len())
-	used := harness.Between(w.before, after, w.r.Place.Tested.Len())
-	var void []string
-	if share := 100 * used.StealRatio; share > w.r.StealPercent {
-		void = append(void, fmt.Sprintf("the hypervisor kept %.1f %% of the tested CPUs' time (steal), more than %g %%", share, w.r.StealPercent))
-	}
-	foreign := used.Busy - used.LS - (ownTime()-w.own).Seconds()/used.Wall
-	if share := 100 * foreign / cpus; share > w.r.ForeignPercent {
-		void = append(void, fmt.Sprintf("other work used %.1f %% of the tested CPUs, more than %g %%", share, w.r.ForeignPercent))
-	}
-	return void, nil
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
+// watch starts to watch the tested CPUs for other work.
+func (r *round) watch() (func() ([]string, error), error) {
+	return harness.Disturbances(r.Site, r.group(), r.StealPercent, r.ForeignPercent)
 }

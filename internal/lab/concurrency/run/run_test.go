@@ -175,17 +175,18 @@ func TestAPoolHasTheLimitAsItsQuota(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := newBench(t.Context(), c)
+	s, err := enterMachine(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
+	b := s.(*machine)
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	const limit = unit.MilliCPU(300)
-	homes := testbed.Homes(b.machine.topology, b.machine.tested, 2, limit)
+	homes := testbed.Homes(b.Topology, b.Place.Tested, 2, limit)
 	r, err := b.measure(t.Context(), Cell{Strategy: StaticBurst, Jobs: 2, Limit: limit}, 1, 1)
 	if err != nil || len(r.Rows) < 2 || len(r.Void) > 0 {
 		t.Fatalf("%d rows, void %q: %v", len(r.Rows), r.Void, err)

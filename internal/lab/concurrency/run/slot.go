@@ -18,7 +18,7 @@ import (
 
 // A slot is a cgroup in which one job after another runs.
 type slot struct {
-	b     *bench
+	b     *machine
 	index int // from 0
 	group node.CgroupPath
 	place place
@@ -28,10 +28,6 @@ type slot struct {
 	marks   *work.Marks      // the marks of this job
 	meter   meter.Meter
 }
-
-// readPeriod is the time between two readings of a run. It is long because the
-// lab runs on the CPUs of the jobs.
-const readPeriod = 200 * time.Millisecond
 
 // build makes the cgroup of the slot. The quota is not written yet.
 func (s *slot) build(cell Cell) error {
@@ -102,8 +98,8 @@ func (s *slot) start(number, threads int, frames float64) error {
 	return nil
 }
 
-// read reads the counters of the slot.
-func (s *slot) read() (meter.Reading, error) {
+// Read reads the counters of the slot.
+func (s *slot) Read() (meter.Reading, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.meter.Read()
@@ -142,10 +138,8 @@ func (s *slot) awaitFirstUnit(ctx context.Context) error {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("job %d has encoded nothing in a minute", s.index)
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(20 * time.Millisecond):
+		if err := testbed.Pause(ctx, 20*time.Millisecond); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/jobs"
+	"tenon.sh/tenon/internal/lab/meter"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -44,7 +46,7 @@ func (r *round) wholeJobs(ctx context.Context) ([]jobs.Job, error) {
 			q.free <- s
 		}
 	}
-	watch, err := r.watch()
+	disturbances, err := r.watch()
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +71,7 @@ func (r *round) wholeJobs(ctx context.Context) ([]jobs.Job, error) {
 	if err := cmp.Or(user.Err(), q.err); err != nil {
 		return nil, err
 	}
-	r.void, err = watch.disturbances()
+	r.void, err = disturbances()
 	if q.ended < r.cell.Jobs {
 		r.void = append(r.void, fmt.Sprintf("only %d of %d jobs ended in the measured part", q.ended, r.cell.Jobs))
 	}
@@ -78,13 +80,13 @@ func (r *round) wholeJobs(ctx context.Context) ([]jobs.Job, error) {
 
 // count opens and closes the window, and waits for the jobs in it.
 func (q *queue) count(ctx context.Context) {
-	if wait(ctx, q.r.Warmup) != nil {
+	if testbed.Pause(ctx, q.r.Warmup) != nil {
 		return
 	}
 	q.mu.Lock()
 	q.open = true
 	q.mu.Unlock()
-	if wait(ctx, q.r.Window) != nil {
+	if testbed.Pause(ctx, q.r.Window) != nil {
 		return
 	}
 	select {
@@ -171,33 +173,22 @@ func (q *queue) end(row jobs.Job, counts bool) {
 // job runs a job in a slot and describes it.
 func (q *queue) job(ctx context.Context, s *slot, number int, asked time.Time) (jobs.Job, error) {
 	defer s.end()
-	from, err := s.read()
-	if err != nil {
-		return jobs.Job{}, err
-	}
-	if err := s.start(number, q.r.cell.Threads, q.r.whole); err != nil {
-		return jobs.Job{}, err
-	}
-	ticker := time.NewTicker(readPeriod)
-	defer ticker.Stop()
-	for done := s.process.Done(); done != nil; {
+	from, to, err := meter.During(ctx, []*slot{s}, func(ctx context.Context) error {
+		if err := s.start(number, q.r.cell.Threads, q.r.whole); err != nil {
+			return err
+		}
 		select {
 		case <-ctx.Done():
-			return jobs.Job{}, ctx.Err()
-		case <-done:
-			done = nil
-		case <-ticker.C:
-			if _, err := s.read(); err != nil {
-				return jobs.Job{}, err
-			}
+			return ctx.Err()
+		case <-s.process.Done():
+			return nil
 		}
-	}
-	to, err := s.read()
+	})
 	if err != nil {
 		return jobs.Job{}, err
 	}
-	row := q.r.row(s, number, from, to)
-	row.In, row.Extra.QueueSeconds = asked.UTC(), node.Some(from.At.Sub(asked).Seconds())
+	row := q.r.row(s, number, from[0], to[0])
+	row.In, row.Extra.QueueSeconds = asked.UTC(), node.Some(from[0].At.Sub(asked).Seconds())
 	if q.r.Fill != Wave {
 		row.Extra.LocalJobs = node.Some(float64(q.r.cell.Jobs))
 	}

@@ -7,28 +7,12 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/kubectl"
+	"tenon.sh/tenon/internal/lab/nodes"
 	"tenon.sh/tenon/internal/lab/pinning"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
 )
-
-// A nodeReport is the part of tenond's report that the lab reads.
-type nodeReport struct {
-	Status struct {
-		Reported time.Time
-		CPUs     *struct {
-			Caches   []struct{ CPUs unit.CPUSet }
-			Reserved unit.CPUSet
-			Manager  string
-			Keep     int
-			Held     []struct {
-				UID string
-				cpus.Allocation
-			}
-			Refused []struct{ UID, Why string }
-		} `json:"cpus"`
-	}
-}
 
 // oldReport is the age from which a report is too old to count. tenond writes a
 // report at least once a minute.
@@ -46,8 +30,8 @@ type nodeCPUs struct {
 // readCPUs reads which CPUs the node gives to pods.
 func readCPUs(ctx context.Context, k kubectl.Client, node string) (nodeCPUs, error) {
 	var c nodeCPUs
-	var r nodeReport
-	if err := k.Get(ctx, &r, "nodereports.tenon.sh", node); err != nil || r.Status.CPUs == nil {
+	r, err := nodes.ReportOf(ctx, k, node)
+	if err != nil || r.Status.CPUs == nil {
 		if ctx.Err() != nil {
 			return c, ctx.Err()
 		}
@@ -93,10 +77,8 @@ func (b *pods) awaitHeld(ctx context.Context, m pinning.Mode, limit int, uids []
 		if err != nil || h.why == "" || time.Now().After(deadline) {
 			return h, err
 		}
-		select {
-		case <-ctx.Done():
-			return h, ctx.Err()
-		case <-time.After(500 * time.Millisecond):
+		if err := testbed.Pause(ctx, 500*time.Millisecond); err != nil {
+			return h, err
 		}
 	}
 }
@@ -104,8 +86,8 @@ func (b *pods) awaitHeld(ctx context.Context, m pinning.Mode, limit int, uids []
 // held compares the report of tenond with a mode. A mode gives each pod own
 // CPUs (as many as its limit), or a pool. The shared modes give a pod neither.
 func (b *pods) held(ctx context.Context, m pinning.Mode, limit int, uids []string) (h holding, err error) {
-	var r nodeReport
-	if err := b.space.Get(ctx, &r, "nodereports.tenon.sh", b.node.Name); err != nil {
+	r, err := nodes.ReportOf(ctx, b.space.Client, b.node.Name)
+	if err != nil {
 		return h, err
 	}
 	if r.Status.CPUs == nil {

@@ -226,7 +226,7 @@ func (b *machine) runPi(ctx context.Context, s seat, r *pinning.Run) error {
 		return err
 	}
 	var out []byte
-	from, to, err := b.meterDuring(ctx, []*meter.Meter{m}, func(ctx context.Context) (err error) {
+	from, to, err := meter.During(ctx, []*meter.Meter{m}, func(ctx context.Context) (err error) {
 		out, err = b.Await(ctx, testbed.Child{
 			Name: "the job", Argv: b.Child("pi", strconv.Itoa(b.Threads), strconv.Itoa(b.Digits), strconv.Itoa(b.Rounds)), Group: m.Group, CPUs: s.cpus,
 			Before: func(pid int) error { m.Follow(pid); return nil },
@@ -249,45 +249,6 @@ func (b *machine) runPi(ctx context.Context, s seat, r *pinning.Run) error {
 	return err
 }
 
-// meterDuring calls a function (do). It reads the meters before the call,
-// during it, and after it.
-func (b *machine) meterDuring(ctx context.Context, meters []*meter.Meter, do func(context.Context) error) (from, to []meter.Reading, err error) {
-	readAll := func() (list []meter.Reading, err error) {
-		for _, m := range meters {
-			r, err := m.Read()
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, r)
-		}
-		return list, nil
-	}
-	if from, err = readAll(); err != nil {
-		return nil, nil, err
-	}
-	done := make(chan error, 1)
-	doing, stop := context.WithCancel(ctx)
-	defer stop()
-	go func() { done <- do(doing) }()
-	ticker := time.NewTicker(harness.SamplePeriod)
-	defer ticker.Stop()
-	for {
-		select {
-		case err := <-done:
-			if err != nil {
-				return nil, nil, err
-			}
-			to, err = readAll()
-			return from, to, err
-		case <-ticker.C:
-			if _, err := readAll(); err != nil {
-				stop()
-				return nil, nil, errors.Join(err, <-done)
-			}
-		}
-	}
-}
-
 // fill adds up the counters of all seats.
 func fill(r *pinning.Run, from, to []meter.Reading) {
 	var moves, switches float64
@@ -308,23 +269,7 @@ func fill(r *pinning.Run, from, to []meter.Reading) {
 	}
 }
 
-// watch starts to watch the tested CPUs. The returned function gives the
-// reasons why other work since then makes the run void.
+// watch starts to watch the tested CPUs. Other work there is a result.
 func (b *machine) watch() (func() ([]string, error), error) {
-	read := func() (harness.Reading, error) {
-		s := harness.Sampler{Tree: b.Tree, FS: b.FS, Tested: b.Place.Tested, Service: b.work(), Recording: harness.Recording{NoPSI: true}}
-		return s.Reading()
-	}
-	before, err := read()
-	return func() ([]string, error) {
-		after, err := read()
-		if err != nil {
-			return nil, err
-		}
-		used := harness.Between(before, after, b.Place.Tested.Len())
-		if share := 100 * used.StealRatio; share > b.StealPercent {
-			return []string{fmt.Sprintf("the hypervisor kept %.1f %% of the tested CPUs' time (steal), more than %g %%", share, b.StealPercent)}, nil
-		}
-		return nil, nil
-	}, err
+	return harness.Disturbances(b.Site, b.work(), b.StealPercent, 0)
 }

@@ -61,7 +61,7 @@ func (b *machine) runNGINX(ctx context.Context, list []seat, r *pinning.Run) err
 		return err
 	}
 	results := make([]*wrk.Result, len(b.servers))
-	from, to, err := b.meterDuring(ctx, meters, func(ctx context.Context) error {
+	from, to, err := meter.During(ctx, meters, func(ctx context.Context) error {
 		return b.everyServer(func(i int) (err error) {
 			each := wrk.Config{URL: b.servers[i].URL(), Threads: max(b.client.Len()/len(b.servers), 1), Connections: connections / len(b.servers), Duration: b.Duration}
 			if results[i], err = b.closedLoop(ctx, each, b.client); err == nil {

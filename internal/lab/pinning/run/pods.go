@@ -40,7 +40,7 @@ func enterPods(ctx context.Context, c Config) (_ site, err error) {
 			return nil, err
 		}
 	}
-	b.Site, b.space, err = nodes.Enter(ctx, c.Setting, c.Pods.Context, kubectl.Space{Namespace: c.Pods.Namespace, Experiment: pinning.Kind, Objects: "deployments,services,configmaps,pods"})
+	b.Site, b.space, err = nodes.Enter(ctx, c.Setting, kubectl.Space{Target: c.Pods.Target, Experiment: pinning.Kind, Objects: "deployments,services,configmaps,pods"})
 	if err != nil {
 		return nil, err
 	}

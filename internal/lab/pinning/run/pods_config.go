@@ -3,9 +3,9 @@ package run
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 
+	"tenon.sh/tenon/internal/lab/kubectl"
 	"tenon.sh/tenon/internal/lab/pinning"
 	"tenon.sh/tenon/internal/lab/textlayout"
 	"tenon.sh/tenon/internal/model/unit"
@@ -15,11 +15,10 @@ import (
 // default that its comment names. The settings that are about the CPUs of this
 // machine, or about the rounds of the job, have no effect on pods.
 type Pods struct {
-	Context   string // of kubectl (default: the current one)
-	Node      string // the tested node (default: the only one that takes ordinary pods)
-	Namespace string // of the pods; made, and removed at the end, if it does not exist (default: tenon-lab)
-	NGINX     string // image of the servers (default: as published)
-	Pi        string // image of the job (default: as published)
+	kubectl.Target
+	Node  string // the tested node (default: the only one that takes ordinary pods)
+	NGINX string // image of the servers (default: as published)
+	Pi    string // image of the job (default: as published)
 	// NodePort is the port of the Service on the node (default: 32257, as
 	// published).
 	NodePort int
@@ -54,15 +53,9 @@ func (p Pods) orDefaults(c Config, fault func(string, ...any)) Pods {
 		fault("--node-port %d: want 1 to 65535; most clusters accept 30000 to 32767", p.NodePort)
 	}
 	p.NodePort = cmp.Or(p.NodePort, publishedPort)
-	p.Namespace, p.NGINX, p.Pi = cmp.Or(p.Namespace, "tenon-lab"), cmp.Or(p.NGINX, nginxImage), cmp.Or(p.Pi, piImage)
-	if !namespaceName.MatchString(p.Namespace) {
-		fault("--namespace %q: want 1 to 63 of a-z, 0-9 and -, with a letter or digit at both ends", p.Namespace)
-	}
+	p.Target, p.NGINX, p.Pi = p.Target.OrDefaults(fault), cmp.Or(p.NGINX, nginxImage), cmp.Or(p.Pi, piImage)
 	return p
 }
-
-// namespaceName matches the names of namespaces (RFC 1123, as Kubernetes demands).
-var namespaceName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
 // refuse returns the reason why the node cannot run a cell, or "".
 func (b *pods) refuse(c cell) string {

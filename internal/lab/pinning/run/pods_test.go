@@ -368,7 +368,7 @@ func TestWrongFlagsOfTheClusterAreNamed(t *testing.T) {
 		"--cpus 1: on a cluster":             {Setting: testbed.Setting{CPUs: unit.CPUSetOf(1)}, Pods: &Pods{}},
 		"--rounds 2":                         {Rounds: 2, Pods: &Pods{}},
 		"--node-port 70000: want 1 to 65535": {Pods: &Pods{NodePort: 70000}},
-		`--namespace "-x-": want 1 to 63`:    {Pods: &Pods{Namespace: "-x-"}},
+		`--namespace "-x-": want 1 to 63`:    {Pods: &Pods{Target: kubectl.Target{Namespace: "-x-"}}},
 		`--parts "redis"`:                    {Parts: []string{"redis"}, Pods: &Pods{}},
 	} {
 		if _, err := c.OrDefaults(); err == nil || !strings.Contains(err.Error(), says) {

@@ -14,6 +14,7 @@ import (
 	"tenon.sh/tenon/internal/lab/jobs"
 	"tenon.sh/tenon/internal/lab/load/wrk"
 	"tenon.sh/tenon/internal/lab/pinning"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -165,10 +166,8 @@ func (b *pods) awaitBoth(ctx context.Context, servers []replica) error {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("the servers run, but the Service does not lead to them (%w): does kube-proxy run, and can this machine reach node %s?", err, b.node.Name)
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(200 * time.Millisecond):
+		if err := testbed.Pause(ctx, 200*time.Millisecond); err != nil {
+			return err
 		}
 	}
 }
@@ -224,10 +223,8 @@ func (b *pods) awaitEndpoints(ctx context.Context) error {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("the Service has %d endpoints after %v, not %d", ready, b.patience, replicas)
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(200 * time.Millisecond):
+		if err := testbed.Pause(ctx, 200*time.Millisecond); err != nil {
+			return err
 		}
 	}
 }

@@ -1,17 +1,16 @@
-package cluster
+package run
 
 import (
 	"cmp"
 	"fmt"
 	"strings"
 
-	"tenon.sh/tenon/internal/lab/concurrency/run"
 	"tenon.sh/tenon/internal/lab/nodes"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
 // refuse returns the reason why the nodes cannot run a cell, or "".
-func (b *bench) refuse(cell run.Cell) string {
+func (b *pods) refuse(cell Cell) string {
 	most := unit.MilliCPU(0)
 	for _, t := range b.nodes {
 		most = max(most, unit.CPUs(t.CPUs))
@@ -19,7 +18,7 @@ func (b *bench) refuse(cell run.Cell) string {
 			return why
 		}
 	}
-	if cell.Strategy == run.Burst && b.Burst(cell.Limit) >= most {
+	if cell.Strategy == Burst && b.Burst(cell.Limit) >= most {
 		return fmt.Sprintf("its quota of %g CPUs is no limit on %g: it is the same as unbounded", b.Burst(cell.Limit).Cores(), most.Cores())
 	}
 	need, places := b.requests(cell), 0
@@ -36,36 +35,36 @@ func (b *bench) refuse(cell run.Cell) string {
 
 // unfitReason returns why the strategy of a cell keeps all jobs of the cell off
 // a node. It returns "" if the strategy is not a reason.
-func (b *bench) unfitReason(cell run.Cell, t nodes.Node) string {
+func (b *pods) unfitReason(cell Cell, t nodes.Node) string {
 	switch {
-	case cell.Strategy == run.Static && t.Policy != "static":
+	case cell.Strategy == Static && t.Policy != "static":
 		return fmt.Sprintf("the kubelet of node %s has CPU manager policy %q, not static", t.Name, cmp.Or(t.Policy, "not readable"))
-	case cell.Strategy == run.Static && cell.Limit%1000 != 0:
+	case cell.Strategy == Static && cell.Limit%1000 != 0:
 		return "the kubelet gives exclusive CPUs for whole numbers of CPUs only"
-	case cell.Strategy == run.Static && cell.Memory == 0:
+	case cell.Strategy == Static && cell.Memory == 0:
 		return "the kubelet gives exclusive CPUs to pods with a memory limit only: name one with --memory"
-	case cell.Strategy == run.Tenon && t.Free.BatchCPU <= 0:
+	case cell.Strategy == Tenon && t.Free.BatchCPU <= 0:
 		return fmt.Sprintf("node %s offers no %s: kubectl tenon explain node %[1]s says why", t.Name, nodes.BatchCPU)
 	}
 	return ""
 }
 
 // roomOn describes what a node has free for the jobs of a cell.
-func roomOn(t nodes.Node, cell run.Cell) string {
+func roomOn(t nodes.Node, cell Cell) string {
 	cpu, memory, of := t.Free.CPU, t.Free.Memory, "CPUs"
-	if cell.Strategy == run.Tenon {
+	if cell.Strategy == Tenon {
 		cpu, memory, of = t.Free.BatchCPU, t.Free.BatchMemory, "CPUs as batch resources"
 	}
 	return fmt.Sprintf("node %s has %g of %d %s and %.1f GiB free", t.Name, max(cpu, 0).Cores(), t.CPUs, of, float64(max(memory, 0))/(1<<30))
 }
 
 // requests returns the requests of a job of a cell.
-func (b *bench) requests(cell run.Cell) nodes.Amounts {
+func (b *pods) requests(cell Cell) nodes.Amounts {
 	need := nodes.Amounts{CPU: cell.Limit, Memory: cell.Memory}
 	switch cell.Strategy {
-	case run.Tenon:
+	case Tenon:
 		return nodes.Amounts{BatchCPU: cell.Limit, BatchMemory: cmp.Or(cell.Memory, minBatchMemory)}
-	case run.Unbounded, run.Control:
+	case Unbounded, Control:
 		need.CPU = b.share(cell.Jobs)
 	}
 	return need
@@ -78,7 +77,7 @@ const minBatchMemory = unit.Bytes(256) << 20
 // share returns the CPU request of each of n jobs without a limit. It divides
 // the free CPUs of the fullest node equally. A small amount stays free, so that
 // a small pod of another user does not keep a job out.
-func (b *bench) share(n int) unit.MilliCPU {
+func (b *pods) share(n int) unit.MilliCPU {
 	least := b.nodes[0].Free.CPU
 	for _, t := range b.nodes {
 		least = min(least, t.Free.CPU)

@@ -1,4 +1,4 @@
-package cluster
+package run
 
 import (
 	"cmp"
@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"tenon.sh/tenon/internal/lab/concurrency"
-	"tenon.sh/tenon/internal/lab/concurrency/run"
 	"tenon.sh/tenon/internal/lab/kubectl"
 	"tenon.sh/tenon/internal/lab/nodes"
 	"tenon.sh/tenon/internal/model/unit"
@@ -41,7 +40,7 @@ func (p Patch) Check() error {
 // and that is not known: it sets their request if they have no limit.
 func (p Patch) CheckUse() error {
 	c := p.Advice.Cell()
-	if p.Advice.Limit > 0 || p.Advice.CPUSeconds.Known() || cmp.Or(c.Strategy, c.Type) == string(run.Tenon) {
+	if p.Advice.Limit > 0 || p.Advice.CPUSeconds.Known() || cmp.Or(c.Strategy, c.Type) == string(Tenon) {
 		return nil
 	}
 	return fmt.Errorf("no patch for %s: the jobs have no known limit, and nothing says how much CPU they used, so no request follows from it", p.Advice.How)
@@ -95,43 +94,43 @@ func (p Patch) Text() (patch string, notes []string) {
 // strategy only without Kubernetes, plan uses labels and annotations of Tenon for it.
 func (p Patch) plan() plan {
 	c := p.Advice.Cell()
-	cell := run.Cell{Strategy: run.Strategy(cmp.Or(c.Strategy, c.Type)), Jobs: p.Advice.Jobs, Limit: p.Advice.Limit, Memory: p.Advice.Memory, Threads: c.Threads}
+	cell := Cell{Strategy: Strategy(cmp.Or(c.Strategy, c.Type)), Jobs: p.Advice.Jobs, Limit: p.Advice.Limit, Memory: p.Advice.Memory, Threads: c.Threads}
 	to := plan{jobs: p.Advice.Jobs}
 	note := func(format string, args ...any) { to.notes = append(to.notes, fmt.Sprintf(format, args...)) }
-	if !slices.Contains(run.Strategies, cell.Strategy) {
+	if !slices.Contains(Strategies, cell.Strategy) {
 		note("How the CPUs were divided among the jobs is not known: the patch sets the limit as a quota.")
-		cell.Strategy = run.Quota
+		cell.Strategy = Quota
 	}
-	if cell.Limit == 0 && cell.Strategy != run.Tenon {
-		cell.Strategy = run.Unbounded
+	if cell.Limit == 0 && cell.Strategy != Tenon {
+		cell.Strategy = Unbounded
 	}
 	whole := (cell.Limit + 999) / 1000 * 1000
 	need := nodes.Amounts{CPU: cell.Limit, Memory: cell.Memory}
 	switch cell.Strategy {
-	case run.Unbounded:
+	case Unbounded:
 		need.CPU = max(unit.MilliCPU(p.Advice.CPUs()*1000), 1)
 		note("The request is what a job used on average.")
-	case run.PinnedSlices, run.PinnedBlind:
+	case PinnedSlices, PinnedBlind:
 		need.CPU = whole
 		to.labels = map[string]string{classLabel: "LSR"}
 		note("Class LSR gives each pod CPUs of its own, if Tenon or Koordinator runs on the node; in the lab jobs beyond the number of slices shared one.")
-	case run.Static:
+	case Static:
 		need.CPU, cell.Limit = whole, whole
 		note("The kubelet gives exclusive CPUs to a Guaranteed pod only, and only with its CPU manager policy static.")
 		if cell.Memory == 0 {
 			note("Add memory, with the request equal to the limit: without it the pod is not Guaranteed, and the experiment had no memory limit.")
 		}
-	case run.StaticBurst:
+	case StaticBurst:
 		to.annotations = map[string]string{"cpuset-scheduler": "true", "cpu-policy": "static-burst"}
 		note("The annotations give a pod the CPUs of one L3 cache or NUMA node, if Tenon runs on the node.")
-	case run.Burst:
+	case Burst:
 		note("The limit is twice the one of the advice, or --burst-max if that is more.")
-	case run.Tenon:
+	case Tenon:
 		need = nodes.Amounts{BatchCPU: cell.Limit, BatchMemory: cmp.Or(cell.Memory, minBatchMemory)}
 		to.labels = map[string]string{classLabel: "BE"}
 		note("The pods need batch resources of Tenon: how much a node offers stands in kubectl tenon explain node NODE.")
 	}
-	if cell.Strategy != run.Tenon {
+	if cell.Strategy != Tenon {
 		p.fit(cell.Strategy, &need, &to.jobs)
 		note("The kubelet reserves a part of each node, and other pods have requests, too: if a pod stays Pending, lower the requests or parallelism.")
 	}
@@ -146,7 +145,7 @@ func (p Patch) plan() plan {
 	switch {
 	case cell.Threads > 0:
 		note("Each job of the experiment was given %s. A patch cannot set this: set it in the command of the job (ffmpeg: -threads %d).", threadsText(cell.Threads), cell.Threads)
-	case cell.Strategy == run.Matched:
+	case cell.Strategy == Matched:
 		note("Give a job as many threads as its limit, in its command.")
 	}
 	return to
@@ -154,13 +153,13 @@ func (p Patch) plan() plan {
 
 // fit lowers the requests, or the number of jobs if a request must be whole.
 // All jobs together then request at most the CPUs of the node.
-func (p Patch) fit(s run.Strategy, need *nodes.Amounts, jobs *int) {
+func (p Patch) fit(s Strategy, need *nodes.Amounts, jobs *int) {
 	all := unit.CPUs(p.Node.CPUs)
 	if all == 0 || need.CPU*unit.MilliCPU(*jobs) <= all {
 		return
 	}
 	switch s {
-	case run.PinnedSlices, run.PinnedBlind, run.Static:
+	case PinnedSlices, PinnedBlind, Static:
 		*jobs = int(max(all/need.CPU, 1))
 	default:
 		need.CPU = max(all/unit.MilliCPU(*jobs), 1)
@@ -169,8 +168,8 @@ func (p Patch) fit(s run.Strategy, need *nodes.Amounts, jobs *int) {
 
 // remove adds to the plan what the patch must delete from a Job, because the
 // Job may have been written for another strategy.
-func remove(s run.Strategy, to *plan) {
-	if s == run.Tenon {
+func remove(s Strategy, to *plan) {
+	if s == Tenon {
 		for _, list := range []kubectl.Object{to.limits, to.requests} {
 			list["cpu"], list["memory"] = nil, nil
 		}

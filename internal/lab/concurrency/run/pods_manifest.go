@@ -1,4 +1,4 @@
-package cluster
+package run
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"tenon.sh/tenon/internal/lab/concurrency/run"
 	"tenon.sh/tenon/internal/lab/jobs"
 	"tenon.sh/tenon/internal/lab/kubectl"
 	"tenon.sh/tenon/internal/lab/nodes"
@@ -44,7 +43,7 @@ exit $status
 `
 
 // script is the script of a job's container. Its arguments are the command.
-func (b *bench) script() string {
+func (b *pods) script() string {
 	if b.AsPublished {
 		return jobs.MarkScript + "due=\n" + job
 	}
@@ -52,7 +51,7 @@ func (b *bench) script() string {
 }
 
 // typeOf returns the word in the column Type.
-func (b *bench) typeOf(cell run.Cell) string {
+func (b *pods) typeOf(cell Cell) string {
 	if b.Type != "" {
 		return strings.ToLower(b.Type)
 	}
@@ -60,17 +59,17 @@ func (b *bench) typeOf(cell run.Cell) string {
 }
 
 // publishedCell returns the cell in the form that the names of its jobs describe.
-func (b *bench) publishedCell(cell run.Cell) jobs.Cell {
+func (b *pods) publishedCell(cell Cell) jobs.Cell {
 	return jobs.Cell{Type: b.typeOf(cell), Concurrency: cell.Jobs, CPU: cell.Limit, Memory: cell.Memory}
 }
 
 // manifests returns the Jobs of a run of a cell.
-func (b *bench) manifests(cell run.Cell, index, block int) []kubectl.Object {
+func (b *pods) manifests(cell Cell, index, block int) []kubectl.Object {
 	var all []kubectl.Object
 	for i := range cell.Jobs {
 		own := kubectl.Object{"role": "transcoder", runLabel: strconv.Itoa(index)}
-		labels, podLabels := b.kubectl.Labels(own), b.kubectl.Labels(own)
-		if cell.Strategy == run.Tenon {
+		labels, podLabels := b.space.Labels(own), b.space.Labels(own)
+		if cell.Strategy == Tenon {
 			podLabels[classLabel] = "BE"
 		}
 		all = append(all, kubectl.Object{
@@ -88,7 +87,7 @@ func (b *bench) manifests(cell run.Cell, index, block int) []kubectl.Object {
 // labWord is the kind of the experiment in the label of its objects.
 const labWord = "concurrency"
 
-func (b *bench) pod(cell run.Cell, i, index, block int) kubectl.Object {
+func (b *pods) pod(cell Cell, i, index, block int) kubectl.Object {
 	limits, requests := b.resources(cell)
 	resources := kubectl.Object{"limits": limits, "requests": requests}
 	mark := fmt.Sprintf("strategy=%s block=%d run=%d threads=%d source=%s", cell.Strategy, block, index, cell.Threads, strings.ReplaceAll(b.source(), " ", "_"))
@@ -101,24 +100,24 @@ func (b *bench) pod(cell run.Cell, i, index, block int) kubectl.Object {
 		"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false, "affinity": b.affinity(),
 		"securityContext": kubectl.Object{"seccompProfile": kubectl.Object{"type": "RuntimeDefault"}},
 	}
-	if len(b.Nodes) > 0 {
+	if len(b.Pods.Nodes) > 0 {
 		spec["tolerations"] = []kubectl.Object{{"operator": "Exists"}}
 	}
 	if b.renders() {
 		mounts = append(mounts, kubectl.Object{"name": "film", "mountPath": path.Dir(ownFilm)})
 		volumes = append(volumes, kubectl.Object{"name": "film", "emptyDir": kubectl.Object{}})
 		film := kubectl.Object{
-			"name": "film", "image": b.Image, "imagePullPolicy": "IfNotPresent", "command": filmCommand(b.height),
+			"name": "film", "image": b.Pods.Image, "imagePullPolicy": "IfNotPresent", "command": filmCommand(b.height),
 			"volumeMounts": mounts[1:], "securityContext": secured,
 		}
-		if cell.Strategy == run.Static || cell.Strategy == run.Tenon {
+		if cell.Strategy == Static || cell.Strategy == Tenon {
 			// Init containers count for the QoS class of the pod, too.
 			film["resources"] = resources
 		}
 		spec["initContainers"] = []kubectl.Object{film}
 	}
 	spec["containers"] = []kubectl.Object{{
-		"name": "transcoder-" + strconv.Itoa(i), "image": b.Image, "imagePullPolicy": "IfNotPresent",
+		"name": "transcoder-" + strconv.Itoa(i), "image": b.Pods.Image, "imagePullPolicy": "IfNotPresent",
 		"command": append([]string{"sh", "-c", b.script(), "sh"}, b.argv(cell.Threads)...),
 		"env": []kubectl.Object{
 			{"name": "TENON_JOB", "value": strconv.Itoa(i)}, {"name": "TENON_THREADS", "value": strconv.Itoa(cell.Threads)}, {"name": "TENON_MARK", "value": mark},
@@ -131,7 +130,7 @@ func (b *bench) pod(cell run.Cell, i, index, block int) kubectl.Object {
 
 // affinity binds the pods to the tested nodes. As in the published experiment,
 // the scheduler chooses among these nodes.
-func (b *bench) affinity() kubectl.Object {
+func (b *pods) affinity() kubectl.Object {
 	var terms []kubectl.Object
 	for _, t := range b.nodes {
 		terms = append(terms, kubectl.Object{"matchFields": []kubectl.Object{{"key": "metadata.name", "operator": "In", "values": []string{t.Name}}}})
@@ -140,15 +139,15 @@ func (b *bench) affinity() kubectl.Object {
 }
 
 // resources returns the limits and the requests of a job.
-func (b *bench) resources(cell run.Cell) (limits, requests kubectl.Object) {
+func (b *pods) resources(cell Cell) (limits, requests kubectl.Object) {
 	return resourcesOf(cell, b.requests(cell), b.Burst(cell.Limit), !b.AsPublished && b.mayPin())
 }
 
 // resourcesOf returns the limits and the requests of a job. need is what the
 // job requests. burst is the limit of strategy burst. If mayPin is true, a
 // kubelet may give exclusive CPUs to eligible pods.
-func resourcesOf(cell run.Cell, need nodes.Amounts, burst unit.MilliCPU, mayPin bool) (limits, requests kubectl.Object) {
-	if cell.Strategy == run.Tenon {
+func resourcesOf(cell Cell, need nodes.Amounts, burst unit.MilliCPU, mayPin bool) (limits, requests kubectl.Object) {
+	if cell.Strategy == Tenon {
 		list := func() kubectl.Object {
 			return kubectl.Object{nodes.BatchCPU: strconv.Itoa(int(need.BatchCPU)), nodes.BatchMemory: strconv.Itoa(int(need.BatchMemory))}
 		}
@@ -156,9 +155,9 @@ func resourcesOf(cell run.Cell, need nodes.Amounts, burst unit.MilliCPU, mayPin 
 	}
 	limits, requests = kubectl.Object{}, kubectl.Object{}
 	switch cell.Strategy {
-	case run.Quota, run.Matched, run.Static, run.StaticBurst:
+	case Quota, Matched, Static, StaticBurst:
 		limits["cpu"] = cell.Limit.String()
-	case run.Burst:
+	case Burst:
 		limits["cpu"] = burst.String()
 	}
 	if cell.Memory > 0 {
@@ -166,7 +165,7 @@ func resourcesOf(cell run.Cell, need nodes.Amounts, burst unit.MilliCPU, mayPin 
 	}
 	cpu := need.CPU
 	switch cell.Strategy {
-	case run.Static, run.PinnedSlices, run.PinnedBlind: // they want whole CPUs
+	case Static, PinnedSlices, PinnedBlind: // they want whole CPUs
 	default:
 		if mayPin && cpu > 0 && cpu%1000 == 0 {
 			cpu-- // a whole number would make the kubelet pin the job, and there would be no quota
@@ -178,7 +177,7 @@ func resourcesOf(cell run.Cell, need nodes.Amounts, burst unit.MilliCPU, mayPin 
 
 // mayPin reports whether a kubelet gives exclusive CPUs to an eligible pod. It
 // also returns true if the policy of a kubelet is not known.
-func (b *bench) mayPin() bool {
+func (b *pods) mayPin() bool {
 	for _, t := range b.nodes {
 		if t.Policy != "none" {
 			return true

@@ -1,4 +1,4 @@
-package cluster
+package run
 
 import (
 	"io"
@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/concurrency/run"
 	"tenon.sh/tenon/internal/lab/jobfiles"
 	"tenon.sh/tenon/internal/lab/jobs"
 	"tenon.sh/tenon/internal/lab/kubectl"
@@ -18,16 +17,15 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-const gib = unit.Bytes(1) << 30
-
-// benchOn returns a bench on nodes that have four CPUs, of which 3.5 are free.
-func benchOn(t *testing.T, policy string, names ...string) *bench {
+// podsOn returns the experiment on nodes that have four CPUs, of which 3.5 are free.
+func podsOn(t *testing.T, policy string, names ...string) *pods {
 	t.Helper()
-	c, err := Config{Config: run.Config{Setting: testbed.Setting{Out: t.TempDir()}}}.withDefaults()
+	c, err := Config{Setting: testbed.Setting{Out: t.TempDir()}, Pods: &Pods{}}.OrDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{Config: c, Site: &testbed.Site{Given: c.Setting, Status: &testbed.Status{W: io.Discard}}, height: 360, whole: 100, kubectl: &kubectl.Space{Experiment: labWord, Objects: "jobs"}}
+	site := &testbed.Site{Given: c.Setting, Status: &testbed.Status{W: io.Discard}}
+	b := &pods{bench: bench{Config: c, Site: site, whole: 100}, height: 360, space: &kubectl.Space{Experiment: labWord, Objects: "jobs"}}
 	for _, n := range names {
 		b.nodes = append(b.nodes, nodes.Node{Name: n, CPUs: 4, Policy: policy, Free: nodes.Amounts{CPU: 3500, Memory: 8 * gib, BatchCPU: 2000, BatchMemory: 4 * gib, Pods: 100}})
 	}
@@ -39,21 +37,21 @@ func benchOn(t *testing.T, policy string, names ...string) *bench {
 func TestEachStrategyRequestsItsLimits(t *testing.T) {
 	for _, c := range []struct {
 		policy           string
-		cell             run.Cell
+		cell             Cell
 		limits, requests string
 	}{
-		{"none", run.Cell{Strategy: run.Quota, Jobs: 2, Limit: 1000, Memory: gib}, "cpu=1000m memory=1073741824", "cpu=1000m memory=1073741824"},
+		{"none", Cell{Strategy: Quota, Jobs: 2, Limit: 1000, Memory: gib}, "cpu=1000m memory=1073741824", "cpu=1000m memory=1073741824"},
 		// With equal whole amounts, this kubelet would pin the job.
-		{"static", run.Cell{Strategy: run.Quota, Jobs: 2, Limit: 1000, Memory: gib}, "cpu=1000m memory=1073741824", "cpu=999m memory=1073741824"},
-		{"static", run.Cell{Strategy: run.Quota, Jobs: 2, Limit: 500}, "cpu=500m", "cpu=500m"},
-		{"static", run.Cell{Strategy: run.Static, Jobs: 2, Limit: 1000, Memory: gib}, "cpu=1000m memory=1073741824", "cpu=1000m memory=1073741824"},
-		{"none", run.Cell{Strategy: run.Burst, Jobs: 2, Limit: 500}, "cpu=8000m", "cpu=500m"},
-		{"none", run.Cell{Strategy: run.Matched, Jobs: 2, Limit: 1500, Threads: 2}, "cpu=1500m", "cpu=1500m"},
-		{"none", run.Cell{Strategy: run.Unbounded, Jobs: 2}, "", "cpu=1662m"},
-		{"none", run.Cell{Strategy: run.Control, Jobs: 1}, "", "cpu=3325m"},
-		{"none", run.Cell{Strategy: run.Tenon, Jobs: 2, Limit: 500}, "batch-cpu=500 batch-memory=268435456", "batch-cpu=500 batch-memory=268435456"},
+		{"static", Cell{Strategy: Quota, Jobs: 2, Limit: 1000, Memory: gib}, "cpu=1000m memory=1073741824", "cpu=999m memory=1073741824"},
+		{"static", Cell{Strategy: Quota, Jobs: 2, Limit: 500}, "cpu=500m", "cpu=500m"},
+		{"static", Cell{Strategy: Static, Jobs: 2, Limit: 1000, Memory: gib}, "cpu=1000m memory=1073741824", "cpu=1000m memory=1073741824"},
+		{"none", Cell{Strategy: Burst, Jobs: 2, Limit: 500}, "cpu=8000m", "cpu=500m"},
+		{"none", Cell{Strategy: Matched, Jobs: 2, Limit: 1500, Threads: 2}, "cpu=1500m", "cpu=1500m"},
+		{"none", Cell{Strategy: Unbounded, Jobs: 2}, "", "cpu=1662m"},
+		{"none", Cell{Strategy: Control, Jobs: 1}, "", "cpu=3325m"},
+		{"none", Cell{Strategy: Tenon, Jobs: 2, Limit: 500}, "batch-cpu=500 batch-memory=268435456", "batch-cpu=500 batch-memory=268435456"},
 	} {
-		b := benchOn(t, c.policy, "a")
+		b := podsOn(t, c.policy, "a")
 		limits, requests := b.resources(c.cell)
 		for which, got := range map[string]kubectl.Object{"limits": limits, "requests": requests} {
 			want := map[string]string{"limits": c.limits, "requests": c.requests}[which]
@@ -73,49 +71,49 @@ func TestEachStrategyRequestsItsLimits(t *testing.T) {
 func TestCellsThatExceedTheNodesAreRefusedByName(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy string
-		cell   run.Cell
+		cell   Cell
 		on     []string
 		says   string // empty: they run
 	}{
-		"fits":                   {"none", run.Cell{Strategy: run.Quota, Jobs: 3, Limit: 1000}, []string{"a"}, ""},
-		"one too many":           {"none", run.Cell{Strategy: run.Quota, Jobs: 4, Limit: 1000}, []string{"a"}, "there is room for 3 of its jobs at once: node a has 3.5 of 4 CPUs and 8.0 GiB free"},
-		"on two nodes":           {"none", run.Cell{Strategy: run.Quota, Jobs: 6, Limit: 1000}, []string{"a", "b"}, ""},
-		"no node is that large":  {"none", run.Cell{Strategy: run.Quota, Jobs: 1, Limit: 4000}, []string{"a", "b"}, "there is room for 0"},
-		"memory":                 {"none", run.Cell{Strategy: run.Quota, Jobs: 3, Limit: 100, Memory: 4 * gib}, []string{"a"}, "there is room for 2"},
-		"burst without an end":   {"none", run.Cell{Strategy: run.Burst, Jobs: 1, Limit: 500}, []string{"a"}, "its quota of 8 CPUs is no limit on 4"},
-		"not static":             {"none", run.Cell{Strategy: run.Static, Jobs: 1, Limit: 1000, Memory: gib}, []string{"a"}, `node a has CPU manager policy "none"`},
-		"static":                 {"static", run.Cell{Strategy: run.Static, Jobs: 3, Limit: 1000, Memory: gib}, []string{"a"}, ""},
-		"static fraction":        {"static", run.Cell{Strategy: run.Static, Jobs: 1, Limit: 1500, Memory: gib}, []string{"a"}, "whole numbers"},
-		"static without memory":  {"static", run.Cell{Strategy: run.Static, Jobs: 1, Limit: 1000}, []string{"a"}, "--memory"},
-		"batch resources":        {"none", run.Cell{Strategy: run.Tenon, Jobs: 4, Limit: 500}, []string{"a"}, ""},
-		"more than is offered":   {"none", run.Cell{Strategy: run.Tenon, Jobs: 3, Limit: 1000}, []string{"a"}, "there is room for 2 of its jobs at once: node a has 2 of 4 CPUs as batch resources"},
-		"without a limit":        {"none", run.Cell{Strategy: run.Unbounded, Jobs: 16}, []string{"a"}, ""},
-		"memory without a limit": {"none", run.Cell{Strategy: run.Unbounded, Jobs: 16, Memory: gib}, []string{"a"}, "there is room for 8"},
+		"fits":                   {"none", Cell{Strategy: Quota, Jobs: 3, Limit: 1000}, []string{"a"}, ""},
+		"one too many":           {"none", Cell{Strategy: Quota, Jobs: 4, Limit: 1000}, []string{"a"}, "there is room for 3 of its jobs at once: node a has 3.5 of 4 CPUs and 8.0 GiB free"},
+		"on two nodes":           {"none", Cell{Strategy: Quota, Jobs: 6, Limit: 1000}, []string{"a", "b"}, ""},
+		"no node is that large":  {"none", Cell{Strategy: Quota, Jobs: 1, Limit: 4000}, []string{"a", "b"}, "there is room for 0"},
+		"memory":                 {"none", Cell{Strategy: Quota, Jobs: 3, Limit: 100, Memory: 4 * gib}, []string{"a"}, "there is room for 2"},
+		"burst without an end":   {"none", Cell{Strategy: Burst, Jobs: 1, Limit: 500}, []string{"a"}, "its quota of 8 CPUs is no limit on 4"},
+		"not static":             {"none", Cell{Strategy: Static, Jobs: 1, Limit: 1000, Memory: gib}, []string{"a"}, `node a has CPU manager policy "none"`},
+		"static":                 {"static", Cell{Strategy: Static, Jobs: 3, Limit: 1000, Memory: gib}, []string{"a"}, ""},
+		"static fraction":        {"static", Cell{Strategy: Static, Jobs: 1, Limit: 1500, Memory: gib}, []string{"a"}, "whole numbers"},
+		"static without memory":  {"static", Cell{Strategy: Static, Jobs: 1, Limit: 1000}, []string{"a"}, "--memory"},
+		"batch resources":        {"none", Cell{Strategy: Tenon, Jobs: 4, Limit: 500}, []string{"a"}, ""},
+		"more than is offered":   {"none", Cell{Strategy: Tenon, Jobs: 3, Limit: 1000}, []string{"a"}, "there is room for 2 of its jobs at once: node a has 2 of 4 CPUs as batch resources"},
+		"without a limit":        {"none", Cell{Strategy: Unbounded, Jobs: 16}, []string{"a"}, ""},
+		"memory without a limit": {"none", Cell{Strategy: Unbounded, Jobs: 16, Memory: gib}, []string{"a"}, "there is room for 8"},
 	} {
-		b := benchOn(t, c.policy, c.on...)
+		b := podsOn(t, c.policy, c.on...)
 		why := b.refuse(c.cell)
 		if (why == "") != (c.says == "") || !strings.Contains(why, c.says) {
 			t.Errorf("%s: %q, want %q", name, why, c.says)
 		}
 	}
-	b := benchOn(t, "none", "a")
+	b := podsOn(t, "none", "a")
 	b.nodes[0].Free.BatchCPU = 0
-	if why := b.refuse(run.Cell{Strategy: run.Tenon, Jobs: 1, Limit: 500}); !strings.Contains(why, "node a offers no kubernetes.io/batch-cpu") {
+	if why := b.refuse(Cell{Strategy: Tenon, Jobs: 1, Limit: 500}); !strings.Contains(why, "node a offers no kubernetes.io/batch-cpu") {
 		t.Errorf("without Tenon: %q", why)
 	}
 }
 
 func TestStrategiesOfTheMachineAreRefusedOnce(t *testing.T) {
-	c, err := Config{Config: run.Config{Preset: run.Full}}.withDefaults()
+	c, err := Config{Preset: Full, Pods: &Pods{}}.OrDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cells, refused := c.combinations()
+	cells, refused := c.cells(func(Cell) string { return "" })
 	if len(refused) != 3 || !strings.HasPrefix(refused[0], "pinned: ") || !strings.HasPrefix(refused[1], "pinned-blind: ") || !strings.HasPrefix(refused[2], "static-burst: this lab") {
 		t.Errorf("refused: %q", refused)
 	}
 	for _, cell := range cells {
-		if cell.Strategy == run.PinnedSlices || cell.Strategy == run.PinnedBlind || cell.Strategy == run.StaticBurst {
+		if cell.Strategy == PinnedSlices || cell.Strategy == PinnedBlind || cell.Strategy == StaticBurst {
 			t.Errorf("cell %v is left", cell)
 		}
 	}
@@ -126,15 +124,18 @@ func TestWrongFlagsOfTheClusterAreNamed(t *testing.T) {
 		c    Config
 		says string
 	}{
-		"another fill": {Config{Config: run.Config{Fill: run.Steady}}, "--fill steady"},
-		"slices":       {Config{Config: run.Config{Slice: 2}}, "--slice 2"},
-		"CPUs":         {Config{Config: run.Config{Setting: testbed.Setting{CPUs: unit.CPUSetOf(1)}}}, "--cpus 1"},
+		"another fill": {Config{Fill: Steady}, "--fill steady"},
+		"slices":       {Config{Slice: 2}, "--slice 2"},
+		"CPUs":         {Config{Setting: testbed.Setting{CPUs: unit.CPUSetOf(1)}}, "--cpus 1"},
 		"a film here":  {Config{Input: "film.mp4"}, "--input"},
-		"a namespace":  {Config{Namespace: "A_b"}, "--namespace"},
-		"a command":    {Config{Input: "/film.mp4", Config: run.Config{Argv: []string{"true"}}}, "--input belongs"},
-		"of the run":   {Config{Config: run.Config{Jobs: []int{0}}}, "--jobs 0"},
+		"a namespace":  {Config{Pods: &Pods{Target: kubectl.Target{Namespace: "A_b"}}}, "--namespace"},
+		"a command":    {Config{Input: "/film.mp4", Argv: []string{"true"}}, "--input and --height belong"},
+		"of the run":   {Config{Jobs: []int{0}}, "--jobs 0"},
 	} {
-		if _, err := c.c.withDefaults(); err == nil || !strings.Contains(err.Error(), c.says) {
+		if c.c.Pods == nil {
+			c.c.Pods = &Pods{}
+		}
+		if _, err := c.c.OrDefaults(); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", name, err, c.says)
 		}
 	}
@@ -143,7 +144,7 @@ func TestWrongFlagsOfTheClusterAreNamed(t *testing.T) {
 // TestJobsWaitForTheirCommonBegin runs the script of the containers on this
 // machine.
 func TestJobsWaitForTheirCommonBegin(t *testing.T) {
-	b := benchOn(t, "none", "a")
+	b := podsOn(t, "none", "a")
 	file := filepath.Join(t.TempDir(), "start")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -169,7 +170,7 @@ func TestJobsWaitForTheirCommonBegin(t *testing.T) {
 
 // fakeCluster replaces kubectl. The map answers has the first words of a command
 // as key, and the text of the answer as value. calls lists the commands.
-func fakeCluster(t *testing.T, b *bench, answers map[string]string) (calls func() string) {
+func fakeCluster(t *testing.T, b *pods, answers map[string]string) (calls func() string) {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range answers {
@@ -196,7 +197,7 @@ esac
 	}
 	// The file may be busy while another test forks. A shell can read it even
 	// then.
-	b.kubectl.Client = kubectl.Client{Path: "/bin/sh", Args: []string{path}}
+	b.space.Client = kubectl.Client{Path: "/bin/sh", Args: []string{path}}
 	return func() string {
 		text, _ := os.ReadFile(filepath.Join(dir, "calls"))
 		return string(text)
@@ -222,7 +223,7 @@ const podLog = `2026-03-17T10:24:35.04Z tenon-lab start due=1773743075 strategy=
 // TestAWaveBecomesRowsThatAnImportReadsBack runs a cell on a fake cluster. An
 // import of the saved logs must give the same rows.
 func TestAWaveBecomesRowsThatAnImportReadsBack(t *testing.T) {
-	b := benchOn(t, "none", "a")
+	b := podsOn(t, "none", "a")
 	one, two := "quota-2-0.5-0-0-aaaaa", "quota-2-0.5-0-1-bbbbb"
 	calls := fakeCluster(t, b, map[string]string{
 		"watch-0":    one + "|Pending|| \n" + one + "|Running|2026-03-17T10:24:30Z| \n" + two + "|Running|2026-03-17T10:24:30Z| \n",
@@ -231,7 +232,7 @@ func TestAWaveBecomesRowsThatAnImportReadsBack(t *testing.T) {
 		"log-" + one: podLog,
 		"log-" + two: podLog[:strings.LastIndex(podLog, "2026")],
 	})
-	r, err := b.measure(t.Context(), run.Cell{Strategy: run.Quota, Jobs: 2, Limit: 500}, 7, 1)
+	r, err := b.measure(t.Context(), Cell{Strategy: Quota, Jobs: 2, Limit: 500}, 7, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +270,7 @@ func table(t *testing.T, all []jobs.Job) string {
 // TestAWaveWithLateJobsMakesTheNextOneWaitASecondLonger checks that several
 // late jobs add one second to the wait, and not a second each.
 func TestAWaveWithLateJobsMakesTheNextOneWaitASecondLonger(t *testing.T) {
-	b := benchOn(t, "none", "a")
+	b := podsOn(t, "none", "a")
 	one, two := "quota-2-0.5-0-0-aaaaa", "quota-2-0.5-0-1-bbbbb"
 	log := strings.ReplaceAll(podLog, "due=1773743075", "due=1773743074")
 	fakeCluster(t, b, map[string]string{
@@ -280,7 +281,7 @@ func TestAWaveWithLateJobsMakesTheNextOneWaitASecondLonger(t *testing.T) {
 		"log-" + two: log,
 	})
 	b.lead = 3 * time.Second
-	r, err := b.measure(t.Context(), run.Cell{Strategy: run.Quota, Jobs: 2, Limit: 500}, 7, 1)
+	r, err := b.measure(t.Context(), Cell{Strategy: Quota, Jobs: 2, Limit: 500}, 7, 1)
 	if err != nil || len(r.Void) != 2 || b.lead != 4*time.Second {
 		t.Errorf("void %q, lead %v (%v): want two late jobs and 4s", r.Void, b.lead, err)
 	}
@@ -290,9 +291,9 @@ func TestAWaveWithLateJobsMakesTheNextOneWaitASecondLonger(t *testing.T) {
 // removes the pods of a killed lab, and then reads what is free on the nodes.
 // In the other order, too little would be free.
 func TestPodsOfAKilledLabAreGoneBeforeNodesAreCounted(t *testing.T) {
-	b := benchOn(t, "none", "a")
+	b := podsOn(t, "none", "a")
 	calls := fakeCluster(t, b, map[string]string{"namespace": `{"metadata":{"labels":{"tenon.sh/lab":"concurrency"}}}`})
-	if err := b.kubectl.Enter(t.Context()); err != nil {
+	if err := b.space.Enter(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if want := "delete jobs -l tenon.sh/lab=concurrency --cascade=foreground --wait"; !strings.Contains(calls(), want) {
@@ -303,10 +304,10 @@ func TestPodsOfAKilledLabAreGoneBeforeNodesAreCounted(t *testing.T) {
 // TestAPodThatEndsBeforeItsBeginEndsTheExperiment checks the error. Its message
 // must contain the output of the pod.
 func TestAPodThatEndsBeforeItsBeginEndsTheExperiment(t *testing.T) {
-	b := benchOn(t, "none", "a")
+	b := podsOn(t, "none", "a")
 	one := "quota-1-0.5-0-0-aaaaa"
 	calls := fakeCluster(t, b, map[string]string{"watch-0": one + "|Failed|| \n", "log---tail=5": "sh: not found\n"})
-	_, err := b.measure(t.Context(), run.Cell{Strategy: run.Quota, Jobs: 1, Limit: 500}, 7, 1)
+	_, err := b.measure(t.Context(), Cell{Strategy: Quota, Jobs: 1, Limit: 500}, 7, 1)
 	if err == nil || !strings.Contains(err.Error(), one+" ended before its begin (Failed): sh: not found") {
 		t.Errorf("%v", err)
 	}
@@ -318,9 +319,9 @@ func TestAPodThatEndsBeforeItsBeginEndsTheExperiment(t *testing.T) {
 // TestJobsAsPublishedHaveThePublishedArguments also checks the names of the
 // jobs, and that they wait for nothing.
 func TestJobsAsPublishedHaveThePublishedArguments(t *testing.T) {
-	b := benchOn(t, "none", "a")
+	b := podsOn(t, "none", "a")
 	b.AsPublished, b.Input, b.Type, b.height = true, "/data/sintel_trailer-1080p.mp4", "aws", 1080
-	cell := run.Cell{Strategy: run.Quota, Jobs: 2, Limit: 800, Memory: 8 * gib}
+	cell := Cell{Strategy: Quota, Jobs: 2, Limit: 800, Memory: 8 * gib}
 	all := b.manifests(cell, 1, 1)
 	if name := all[1]["metadata"].(kubectl.Object)["name"]; len(all) != 2 || name != "aws-2-0.8-8gi-1" {
 		t.Errorf("%d jobs, the last is %v", len(all), name)

@@ -1,4 +1,4 @@
-package cluster
+package run
 
 import (
 	"context"
@@ -12,13 +12,9 @@ import (
 	"sync"
 	"time"
 
-	"tenon.sh/tenon/internal/lab/concurrency/run"
 	"tenon.sh/tenon/internal/lab/jobs"
 	"tenon.sh/tenon/internal/lab/kubectl"
 )
-
-// webhookPatience is the longest time for which a webhook may be out of reach.
-const webhookPatience = time.Minute
 
 // leadOf returns the time from the release of a wave of n jobs until it begins.
 // In this time, the annotations of all pods are written, and the kubelet brings
@@ -30,18 +26,18 @@ func leadOf(n int) time.Duration { return 3*time.Second + time.Duration(n)*50*ti
 const maxLead = 20 * time.Second
 
 // measure runs a cell once.
-func (b *bench) measure(ctx context.Context, cell run.Cell, index, block int) (r run.Measured, err error) {
-	selector := b.kubectl.Selector(runLabel, strconv.Itoa(index))
+func (b *pods) measure(ctx context.Context, cell Cell, index, block int) (r Measured, err error) {
+	selector := b.space.Selector(runLabel, strconv.Itoa(index))
 	defer func() {
 		// The jobs of this run must not run beside those of the next one. The
 		// pods of this run have ended, or end within a second.
-		err = errors.Join(err, b.kubectl.Clean(ctx, selector, "background"))
+		err = errors.Join(err, b.space.Clean(ctx, selector, "background"))
 	}()
-	if err := b.createJobs(ctx, b.manifests(cell, index, block)); err != nil {
+	if err := b.space.Apply(ctx, b.manifests(cell, index, block)); err != nil {
 		return r, err
 	}
 	if !b.AsPublished {
-		why, err := b.kubectl.Gather(ctx, "jobs", selector, cell.Jobs, b.Status.Now)
+		why, err := b.space.Gather(ctx, "jobs", selector, cell.Jobs, b.Status.Now)
 		if err != nil {
 			return r, err
 		}
@@ -76,24 +72,8 @@ func (b *bench) measure(ctx context.Context, cell run.Cell, index, block int) (r
 	return r, nil
 }
 
-// createJobs creates the Jobs. If a webhook does not answer, createJobs retries.
-func (b *bench) createJobs(ctx context.Context, objects []kubectl.Object) error {
-	for deadline := time.Now().Add(webhookPatience); ; {
-		_, err := b.kubectl.Do(ctx, kubectl.Manifest(objects), "apply", "-f", "-")
-		if err == nil || !strings.Contains(err.Error(), "failed calling webhook") || time.Now().After(deadline) {
-			return err
-		}
-		b.Status.Now("waiting for a webhook: %v", err)
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(2 * time.Second):
-		}
-	}
-}
-
 // release tells all pods when to begin.
-func (b *bench) release(ctx context.Context, selector string, n int) error {
+func (b *pods) release(ctx context.Context, selector string, n int) error {
 	if err := b.compareClocks(ctx, selector); err != nil {
 		return err
 	}
@@ -102,23 +82,23 @@ func (b *bench) release(ctx context.Context, selector string, n int) error {
 	if begin.Nanosecond() > 0 {
 		due++
 	}
-	_, err := b.kubectl.Do(ctx, "", "annotate", "pods", "-l", selector, "--overwrite", startKey+"="+strconv.FormatInt(due, 10))
+	_, err := b.space.Do(ctx, "", "annotate", "pods", "-l", selector, "--overwrite", startKey+"="+strconv.FormatInt(due, 10))
 	return err
 }
 
 // compareClocks asks a pod once for the time of its node. It assumes that the
 // clocks of all tested nodes agree. If the lab may not run a command in a pod,
 // it uses its own clock.
-func (b *bench) compareClocks(ctx context.Context, selector string) error {
+func (b *pods) compareClocks(ctx context.Context, selector string) error {
 	if b.skew != 0 {
 		return nil
 	}
-	pod, err := b.kubectl.Do(ctx, "", "get", "pods", "-l", selector, "-o", "jsonpath={.items[0].metadata.name}")
+	pod, err := b.space.Do(ctx, "", "get", "pods", "-l", selector, "-o", "jsonpath={.items[0].metadata.name}")
 	if err != nil {
 		return err
 	}
 	asked := time.Now()
-	out, err := b.kubectl.Do(ctx, "", "exec", strings.TrimSpace(string(pod)), "--", "date", "+%s")
+	out, err := b.space.Do(ctx, "", "exec", strings.TrimSpace(string(pod)), "--", "date", "+%s")
 	b.skew = time.Nanosecond // compared
 	if s, parseErr := strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64); err == nil && parseErr == nil {
 		// A difference of up to two seconds may come from the time that the
@@ -131,8 +111,8 @@ func (b *bench) compareClocks(ctx context.Context, selector string) error {
 }
 
 // finish waits until all jobs have ended.
-func (b *bench) finish(ctx context.Context, selector string, n int) error {
-	return b.kubectl.Admitted(ctx, "jobs", selector, n, func(pods map[string]kubectl.Pod) (bool, error) {
+func (b *pods) finish(ctx context.Context, selector string, n int) error {
+	return b.space.Admitted(ctx, "jobs", selector, n, func(pods map[string]kubectl.Pod) (bool, error) {
 		ended := 0
 		for _, p := range pods {
 			if p.Ended() {
@@ -163,9 +143,9 @@ type podObject struct {
 }
 
 // collect makes the rows of the jobs from the logs of their containers.
-func (b *bench) collect(ctx context.Context, selector string) ([]jobs.Job, error) {
+func (b *pods) collect(ctx context.Context, selector string) ([]jobs.Job, error) {
 	var pods struct{ Items []podObject }
-	if err := b.kubectl.Get(ctx, &pods, "pods", "-l", selector); err != nil {
+	if err := b.space.Get(ctx, &pods, "pods", "-l", selector); err != nil {
 		return nil, err
 	}
 	rows, faults := make([]jobs.Job, len(pods.Items)), make([]error, len(pods.Items))
@@ -185,19 +165,19 @@ func (b *bench) collect(ctx context.Context, selector string) ([]jobs.Job, error
 
 // row reads the log of a pod, and saves it in the form that the log has on a
 // node. It then makes the row of the job as an import does.
-func (b *bench) row(ctx context.Context, p podObject) (jobs.Job, error) {
+func (b *pods) row(ctx context.Context, p podObject) (jobs.Job, error) {
 	fault := func(err error) error { return fmt.Errorf("pod %s: %w", p.Metadata.Name, err) }
 	if len(p.Status.ContainerStatuses) != 1 {
 		return jobs.Job{}, fault(fmt.Errorf("it ended before its container began: %s %s", p.Status.Reason, p.Status.Message))
 	}
 	c := p.Status.ContainerStatuses[0]
 	_, id, _ := strings.Cut(c.ContainerID, "://")
-	name := jobs.LinkName(p.Metadata.Name, b.Namespace, c.Name, id)
+	name := jobs.LinkName(p.Metadata.Name, b.Pods.Namespace, c.Name, id)
 	j, ok, err := jobs.FromLink(p.Spec.NodeName, name)
 	if err != nil || !ok {
 		return j, fault(errors.Join(err, fmt.Errorf("a log with the name %q is not that of a job", name)))
 	}
-	text, err := b.kubectl.Do(ctx, "", "logs", p.Metadata.Name, "-c", c.Name, "--timestamps")
+	text, err := b.space.Do(ctx, "", "logs", p.Metadata.Name, "-c", c.Name, "--timestamps")
 	if err != nil {
 		return j, fault(err)
 	}
