@@ -2,9 +2,9 @@
 // their kinds, and the roles of the lab's child processes.
 //
 // An experiment has a package for its data and its evaluation, such as
-// lab/colocation, and a package run below it for this machine. An experiment that
-// also runs on a Kubernetes cluster has a package cluster beside run. A run
-// measures one mode once. A block contains each mode once, in random order, and
+// lab/colocation, and a package run below it. Where it runs, on this machine or with
+// pods of a Kubernetes cluster, is a site of that package. A run measures one mode
+// once. A block contains each mode once, in random order, and
 // package report compares modes within blocks. The lab writes raw data after each
 // run, so that the finished runs are kept if an experiment ends early.
 package lab

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/cmd/tenon/labflag"
-	"tenon.sh/tenon/internal/lab/colocation/cluster"
 	"tenon.sh/tenon/internal/lab/colocation/run"
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/load/protocol"
@@ -25,7 +24,7 @@ func NewColocation(f Frame) *cobra.Command {
 	var modes string
 	load := labflag.Load{Percent: 30}
 	var outside, onCluster bool
-	var k cluster.Kubernetes
+	var k run.Pods
 	cmd := &cobra.Command{
 		Use:   "colocation [flags]",
 		Short: "Measure nginx beside ffmpeg, with and without Tenon",
@@ -74,7 +73,7 @@ killed run left by the next.`,
 			var err error
 			known := run.Modes
 			if onCluster {
-				known = cluster.Modes
+				known = run.PodModes
 			}
 			if c.Modes, err = harness.ParseModes(modes, known); err != nil {
 				return f.Usage(fmt.Errorf("--modes: %w", err))
@@ -89,12 +88,10 @@ killed run left by the next.`,
 				return err
 			}
 			c.LoadPercent, c.Workloads.Load = float64(load.Percent), load.Target
-			return f.Run(cmd, func(ctx context.Context) (harness.Outcome, error) {
-				if onCluster {
-					return cluster.Run(ctx, c, k)
-				}
-				return run.Run(ctx, c)
-			})
+			if onCluster {
+				c.Pods = &k
+			}
+			return f.Run(cmd, func(ctx context.Context) (harness.Outcome, error) { return run.Run(ctx, c) })
 		},
 	}
 	flags := cmd.Flags()
@@ -145,7 +142,7 @@ func (f Frame) workloadFlags(cmd *cobra.Command, w *work.Workloads) {
 }
 
 // clusterFlags adds the flags of --kubernetes.
-func (f Frame) clusterFlags(cmd *cobra.Command, k *cluster.Kubernetes) {
+func (f Frame) clusterFlags(cmd *cobra.Command, k *run.Pods) {
 	for _, flag := range ofCluster(k) {
 		cmd.Flags().StringVar(flag.to, flag.name, "", "with --kubernetes: "+flag.usage)
 		f.Complete(cmd, flag.name)
@@ -157,7 +154,7 @@ type clusterFlag struct {
 	name, usage string
 }
 
-func ofCluster(k *cluster.Kubernetes) []clusterFlag {
+func ofCluster(k *run.Pods) []clusterFlag {
 	return []clusterFlag{
 		{&k.Node, "node", "the node to test (default: the only one with Tenon)"},
 		{&k.Context, "context", "the context of kubectl (default: the current one)"},
@@ -178,7 +175,7 @@ func (f Frame) refuseUseless(cmd *cobra.Command, onCluster, outside bool) error 
 			return f.Usage(fmt.Errorf("--%s: on a cluster the experiment has nginx and ffmpeg: leave it out with --kubernetes", name))
 		}
 	}
-	for _, flag := range ofCluster(&cluster.Kubernetes{}) {
+	for _, flag := range ofCluster(&run.Pods{}) {
 		if !onCluster && cmd.Flags().Changed(flag.name) {
 			return f.Usage(fmt.Errorf("--%s is for --kubernetes", flag.name))
 		}

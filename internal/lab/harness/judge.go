@@ -36,7 +36,7 @@ func settle(r *load.Result, asked time.Duration) (drifts bool, err error) {
 }
 
 // Fill copies the measurement into r, with the client's reasons why r is void.
-func Fill(r *report.Run, m Measurement, psi bool, tested int) {
+func Fill(r *report.Run, m Measurement) {
 	u := m.Used
 	seconds := func(counter int) time.Duration { return time.Duration(u.Count[counter] * float64(time.Second)) }
 	r.Length, r.Warmup = m.To.Sub(m.From), m.Warmup
@@ -47,10 +47,10 @@ func Fill(r *report.Run, m Measurement, psi bool, tested int) {
 		r.DelayPerRun = float64(r.RunDelay) / float64(time.Microsecond) / float64(r.Timeslices)
 	}
 	r.LSThrottled, r.BEThrottled = seconds(LSThrottled), seconds(BEThrottled)
-	if psi {
+	if !m.noPSI {
 		r.PSICPU = u.Count[Stalled] / u.Wall
 	}
-	r.Series = samples(m.Readings, m.From, m.To, tested)
+	r.Series = samples(m.Readings, m.From, m.To, m.tested)
 	switch {
 	case m.Client != nil:
 		fillOpen(r, m.Client)

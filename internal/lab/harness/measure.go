@@ -24,6 +24,8 @@ type Measurement struct {
 	drifts   bool // the latency never became stationary
 	Used     Spent
 	Readings []Reading
+	noPSI    bool
+	tested   int // number of tested CPUs
 }
 
 // A Counter reads counters during a run.
@@ -35,6 +37,8 @@ type Counter interface {
 	Collect() ([]Reading, error)
 	// Capacity returns the number of tested CPUs.
 	Capacity() int
+	// HasPSI reports whether the readings have the pressure on the CPU.
+	HasPSI() bool
 }
 
 // Watch takes readings while the load runs. If the service ends, Watch stops the load.
@@ -76,7 +80,8 @@ func (m *Measurement) count(s Counter) (err error) {
 	if m.Readings, err = s.Collect(); err != nil {
 		return fmt.Errorf("read the counters of a run: %w", err)
 	}
-	m.Used = Between(ReadingAt(m.Readings, m.From), ReadingAt(m.Readings, m.To), s.Capacity())
+	m.noPSI, m.tested = !s.HasPSI(), s.Capacity()
+	m.Used = Between(ReadingAt(m.Readings, m.From), ReadingAt(m.Readings, m.To), m.tested)
 	if m.Used.Wall <= 0 {
 		return errors.New("read the counters of a run: no reading lies in its measured part")
 	}

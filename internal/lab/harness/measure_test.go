@@ -17,6 +17,7 @@ type noCounter struct{}
 func (noCounter) Run(ctx context.Context)     { <-ctx.Done() }
 func (noCounter) Collect() ([]Reading, error) { return nil, nil }
 func (noCounter) Capacity() int               { return 1 }
+func (noCounter) HasPSI() bool                { return false }
 
 // TestAnInterruptedRunIsCanceled ends the context with a cause, as a signal does.
 // The error must be context.Canceled, because the lab knows an interruption by it.

@@ -77,6 +77,9 @@ func (r *Recording) Follow(ctx context.Context, period time.Duration, read func(
 	}
 }
 
+// HasPSI reports whether the readings have the pressure on the CPU.
+func (r *Recording) HasPSI() bool { return !r.NoPSI }
+
 // Collect returns the readings so far.
 func (r *Recording) Collect() ([]Reading, error) {
 	r.Mu.Lock()

@@ -10,7 +10,7 @@ import (
 )
 
 // wrk runs the program wrk for d and parses its output.
-func (b *environment) wrk(ctx context.Context, d time.Duration) (*wrk.Result, error) {
+func (b *machine) wrk(ctx context.Context, d time.Duration) (*wrk.Result, error) {
 	c := wrk.Config{
 		URL:         b.service.URL,
 		Threads:     b.Place.Client.Len(),
@@ -30,23 +30,10 @@ func (b *environment) wrk(ctx context.Context, d time.Duration) (*wrk.Result, er
 	return r, err
 }
 
-// connections returns the number of connections that the client opens.
-func (b *environment) connections() int {
-	switch {
-	case b.Connections > 0:
-		return b.Connections
-	case b.Client == harness.ClientWrk:
-		// The published experiment uses 54 connections on 104 CPUs. wrk needs
-		// at least one connection for each of its threads.
-		return max(54*b.Place.Tested.Len()/104, 2, b.Place.Client.Len())
-	}
-	return b.Workloads.Connections()
-}
-
 // spin starts the spinner, which keeps the tested CPUs busy. With leastWeight,
 // the spinner is scheduled by the weight of its cgroup. Otherwise its policy is
 // SCHED_IDLE.
-func (b *environment) spin(p testbed.Pods, leastWeight bool) (*testbed.Process, error) {
+func (b *machine) spin(p testbed.Pods, leastWeight bool) (*testbed.Process, error) {
 	role := "spin"
 	if leastWeight {
 		role = "burn"

@@ -39,11 +39,13 @@ type Config struct {
 	Connections  int    // default: 256, and for wrk 54 scaled to the machine
 	BEProcesses  int    // default: computed by Batch from the number of tested CPUs
 	BEThreads    int    // default: 2
-	Input        string // film to transcode (default: a clip that the lab renders once)
-	Port         int    // on 127.0.0.1 (default: a free one)
+	Input        string // film to transcode, on a cluster its path in the image (default: a clip that the lab renders once; that of the image)
+	Port         int    // on 127.0.0.1 (default: a free one; on a cluster 8000)
 	CacheDir     string // directory of the rendered clip (default: work.CacheDir())
 
 	Workloads work.Workloads // service, load and batch work
+
+	Pods *Pods // the node of a cluster on which everything runs; nil: this machine
 
 	kernelQOS bool // the experiment is kernel-qos
 }
@@ -62,6 +64,9 @@ func (c Config) WithDefaults() (Config, error) {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	c.Workloads = c.Workloads.OrDefaults(fault)
+	if c.Pods != nil {
+		c = c.onCluster(fault)
+	}
 	if c.kernelQOS {
 		c = c.kernelQOSDefaults()
 	} else if len(c.Modes) == 0 {
@@ -116,7 +121,7 @@ func (c Config) WithDefaults() (Config, error) {
 	c.CacheDir = cmp.Or(c.CacheDir, work.CacheDir())
 	c.NoClient = c.NoClient || c.Workloads.Self()
 	c.Setting = c.Setting.OrDefaults(fault)
-	if c.Input != "" {
+	if c.Input != "" && c.Pods == nil {
 		path, err := filepath.Abs(c.Input)
 		if err == nil {
 			_, err = os.Stat(path)

@@ -16,7 +16,7 @@ const Watermark = 65
 
 // govern starts Tenon's loop and policies on the real node. They write the
 // knobs of the mode. The lab itself writes no knobs.
-func (b *environment) govern(ctx context.Context, p testbed.Pods, t report.ModeSpec) (*testbed.AgentRunner, error) {
+func (b *machine) govern(ctx context.Context, p testbed.Pods, t report.ModeSpec) (*testbed.AgentRunner, error) {
 	if b.Agent != "" {
 		return b.Tenond(ctx, colocationTenond(p, t))
 	}

@@ -41,7 +41,7 @@ func (c Config) checkOwn(fault func(format string, args ...any)) {
 
 // findWorkloads finds the programs of the service and of the batch work that the
 // user brings.
-func (b *environment) findWorkloads(ctx context.Context) error {
+func (b *machine) findWorkloads(ctx context.Context) error {
 	if !b.Workloads.Self() {
 		var version string
 		var err error
@@ -99,7 +99,7 @@ func checkUnoccupied(at string) error {
 }
 
 // target returns the URL to which the load is sent.
-func (b *environment) target() string {
+func (b *machine) target() string {
 	switch {
 	case b.Workloads.Self():
 		return fmt.Sprintf("itself, %d threads with %v bytes each", b.describeSelf().Threads, b.describeSelf().Memory)
@@ -123,7 +123,7 @@ func (st *runSetUp) start(ctx context.Context, t report.ModeSpec) (*testbed.Proc
 }
 
 // jobs returns the batch work of a mode.
-func (b *environment) jobs(t report.ModeSpec, rate float64) []work.Job {
+func (b *machine) jobs(t report.ModeSpec, rate float64) []work.Job {
 	if len(b.works) == 0 {
 		return []work.Job{b.transcode(t, rate)}
 	}
@@ -139,25 +139,8 @@ func (b *environment) jobs(t report.ModeSpec, rate float64) []work.Job {
 	return jobs
 }
 
-// progress returns what the jobs did between two times. work is the number of frames.
-// If the user brings workloads, each[i] is the rate of job i per second. work is then
-// the mean of relative rates: each[i] divided by the rate of job i alone.
-func (b *environment) progress(jobs work.Batches, from, to time.Time, wall float64) (each []float64, work float64, media time.Duration) {
-	for i, w := range jobs {
-		frames, m := w.ProgressBetween(from, to)
-		each, media = append(each, frames/wall), media+m
-		if len(b.works) == 0 {
-			return nil, frames, media
-		}
-		if i < len(b.solo) && b.solo[i] > 0 {
-			work += frames / b.solo[i] / float64(len(jobs))
-		}
-	}
-	return each, work, media
-}
-
 // ownRecord describes the workloads that the user brings, for experiment.json.
-func (b *environment) ownRecord() *colocation.Own {
+func (b *machine) ownRecord() *colocation.Own {
 	if !b.Workloads.AreCustom() {
 		return nil
 	}
@@ -172,7 +155,7 @@ func (b *environment) ownRecord() *colocation.Own {
 }
 
 // describeSelf returns the description of a service that generates its own load.
-func (b *environment) describeSelf() load.Self {
+func (b *machine) describeSelf() load.Self {
 	threads := b.Workloads.SelfThreads
 	if threads == 0 {
 		threads = b.Place.Tested.Len()

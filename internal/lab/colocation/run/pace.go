@@ -19,7 +19,7 @@ const firstTarget = 65.0
 // A pacer chooses how fast batch work without a CPU limit reads its input. The
 // CPU use must equal that of the watermark mode, in which CPU suppress limits
 // the batch work. The pacer corrects the rate after each run.
-type Pacer struct {
+type pacer struct {
 	Tested    int     // number of tested CPUs
 	Processes int     // number of processes of the batch work
 	PerMedia  float64 // CPU seconds per second of media, over all processes
@@ -31,7 +31,7 @@ type Pacer struct {
 
 // Target returns the CPU use that paced runs must reach, in percent of the
 // tested CPUs. It is the mean over the runs of the watermark mode so far.
-func (p *Pacer) Target() float64 {
+func (p *pacer) Target() float64 {
 	if len(p.targets) == 0 {
 		return firstTarget
 	}
@@ -43,10 +43,10 @@ func (p *Pacer) Target() float64 {
 }
 
 // ObserveTarget adds the CPU use of a run of the watermark mode.
-func (p *Pacer) ObserveTarget(percent float64) { p.targets = append(p.targets, percent) }
+func (p *pacer) ObserveTarget(percent float64) { p.targets = append(p.targets, percent) }
 
 // Rate returns how fast each process may read, in seconds of media per second.
-func (p *Pacer) Rate() float64 {
+func (p *pacer) Rate() float64 {
 	if p.rate == 0 {
 		be := p.Target()/100*float64(p.Tested) - p.LSCPUs
 		p.rate = be / (p.PerMedia * float64(p.Processes))
@@ -62,7 +62,7 @@ func (p *Pacer) Rate() float64 {
 // run in percent of the tested CPUs. be is the number of CPUs that the batch
 // work used. One correction at most halves or doubles the rate: if the batch
 // work did not reach the rate, a large correction would be wrong.
-func (p *Pacer) ObservePaced(total, be float64) {
+func (p *pacer) ObservePaced(total, be float64) {
 	wanted := (p.Target() - total) / 100 * float64(p.Tested)
 	if be <= 0 {
 		return
@@ -71,11 +71,11 @@ func (p *Pacer) ObservePaced(total, be float64) {
 }
 
 // Equal reports whether total differs from the target by at most equalPoints.
-func (p *Pacer) Equal(total float64) bool { return math.Abs(total-p.Target()) <= equalPoints }
+func (p *pacer) Equal(total float64) bool { return math.Abs(total-p.Target()) <= equalPoints }
 
 // Judge corrects the rate after a run. If the CPU use of a paced run is not
 // equal to the target, the run is void.
-func (p *Pacer) Judge(r *report.Run, t report.ModeSpec) {
+func (p *pacer) Judge(r *report.Run, t report.ModeSpec) {
 	if t.Paced {
 		if !p.Equal(r.CPUPercent) {
 			r.Void = append(r.Void, fmt.Sprintf("not at equal utilisation: %.1f %% of the tested CPUs, %s uses %.1f %%",
@@ -88,10 +88,10 @@ func (p *Pacer) Judge(r *report.Run, t report.ModeSpec) {
 	}
 }
 
-// Batch computes the size of the batch work for n tested CPUs. The published
-// experiment has 30 processes of 2 threads on 104 CPUs. Batch starts at least
+// batch computes the size of the batch work for n tested CPUs. The published
+// experiment has 30 processes of 2 threads on 104 CPUs. It starts at least
 // 1.5 threads per tested CPU, so that the batch work can fill the CPUs.
-func Batch(n int) (processes, threads int) {
+func batch(n int) (processes, threads int) {
 	threads = 2
 	processes = max((n*30+103)/104, (3*n+2*threads-1)/(2*threads), 1)
 	return processes, threads

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"tenon.sh/tenon/internal/lab/colocation"
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/report"
@@ -14,7 +15,7 @@ import (
 
 // A runSetUp holds all processes and cgroups of one mode, ready to be measured.
 type runSetUp struct {
-	b           *environment
+	b           *machine
 	pods        testbed.Pods
 	spinner     *testbed.Process
 	nginx       *testbed.Process
@@ -27,15 +28,15 @@ type runSetUp struct {
 // setUp starts a mode. It creates the cgroups that the kubelet would create. It
 // starts the service, the batch work and, in a mode with Tenon, the agent. It
 // returns when the service answers and every batch process encodes.
-func (b *environment) setUp(ctx context.Context, t report.ModeSpec, rate float64) (st *runSetUp, err error) {
-	st = &runSetUp{b: b, pods: b.pods(t.Burstable)}
+func (b *machine) setUp(ctx context.Context, t report.ModeSpec, rate float64) (_ stage, err error) {
+	st := &runSetUp{b: b, pods: b.pods(t.Burstable)}
 	defer func() {
 		if err != nil {
-			st, err = nil, st.close(err)
+			err = st.close(ctx, err)
 		}
 	}()
 	if err := st.pods.Build(b.Host, b.Tree); err != nil {
-		return st, err
+		return nil, err
 	}
 	if t.Spinner {
 		if err := st.pods.BuildSpinner(b.Host, b.Tree, t.LeastWeight); err != nil {
@@ -61,7 +62,7 @@ func (b *environment) setUp(ctx context.Context, t report.ModeSpec, rate float64
 		for _, job := range b.jobs(t, rate) {
 			w, err := work.StartBatch(b.Site, job, st.pods.JobGroup())
 			if err != nil {
-				return st, err
+				return nil, err
 			}
 			st.work = append(st.work, w)
 		}
@@ -83,7 +84,7 @@ func (b *environment) setUp(ctx context.Context, t report.ModeSpec, rate float64
 }
 
 // pods returns the cgroups of an experiment.
-func (b *environment) pods(burstable bool) testbed.Pods {
+func (b *machine) pods(burstable bool) testbed.Pods {
 	p := testbed.Pods{Root: b.Root, Burstable: burstable, Tested: b.Place.Tested}
 	if b.Workloads.AreCustom() {
 		p.Service, p.Job = "service", "batch"
@@ -112,7 +113,7 @@ func (st *runSetUp) startService(ctx context.Context, t report.ModeSpec) (err er
 }
 
 // close ends all processes of the run set-up and removes its cgroups.
-func (st *runSetUp) close(err error) error {
+func (st *runSetUp) close(_ context.Context, err error) error {
 	err = errors.Join(err, st.agentRunner.Stop())
 	st.work.Stop()
 	if st.spinner != nil {
@@ -128,24 +129,57 @@ func (st *runSetUp) close(err error) error {
 	return errors.Join(err, testbed.Clear(st.b.Root, st.b.Host, st.b.Tree))
 }
 
-// measure sends the load, and measures the mode.
-func (st *runSetUp) measure(ctx context.Context, order load.Config) (harness.Measurement, error) {
-	return harness.Watch(ctx, st.sampler, st.nginx, func(ctx context.Context) (harness.Measurement, error) {
-		switch {
-		case st.b.Client == harness.ClientWrk:
-			return st.loadWrk(ctx, order)
-		case st.b.Workloads.Self():
-			return st.loadSelf(ctx, order)
-		case st.b.Workloads.ByCommand():
-			return harness.LoadCommand(ctx, st.b.Site, st.b.Workloads.Load, order)
-		}
-		return harness.LoadOpen(ctx, st.b.Site, order)
-	})
+func (st *runSetUp) counter() harness.Counter  { return st.sampler }
+func (st *runSetUp) service() *testbed.Process { return st.nginx }
+func (st *runSetUp) exitError() error          { return st.work.ExitError() }
+
+func (st *runSetUp) send(ctx context.Context, order load.Config) (harness.Measurement, error) {
+	switch {
+	case st.b.Client == harness.ClientWrk:
+		return st.loadWrk(ctx, order)
+	case st.b.Workloads.Self():
+		return st.loadSelf(ctx, order)
+	case st.b.Workloads.ByCommand():
+		return harness.LoadCommand(ctx, st.b.Site, st.b.Workloads.Load, order)
+	}
+	return harness.LoadOpen(ctx, st.b.Site, order)
 }
 
-// measureAlone measures the mode without load.
-func (st *runSetUp) measureAlone(ctx context.Context, warmup, length time.Duration) (harness.Measurement, error) {
-	return harness.WatchAlone(ctx, st.sampler, warmup, length)
+// progress waits for the progress report after the end of the measured part: the
+// progress at the end is interpolated between two reports.
+func (st *runSetUp) progress(m harness.Measurement) (all []progress) {
+	if st.work != nil && st.work.ExitError() == nil {
+		time.Sleep(harness.SamplePeriod)
+	}
+	for _, w := range st.work {
+		frames, media := w.ProgressBetween(m.From, m.To)
+		all = append(all, progress{frames, media})
+	}
+	return all
+}
+
+// check records the scheduler of the kernel, in kernel-qos, and what Tenon did.
+func (st *runSetUp) check(ctx context.Context, t report.ModeSpec, _ harness.Measurement, r *colocation.Run) error {
+	if st.b.kernelQOS {
+		var why error
+		if r.Traced, why = st.trace(ctx, r.Block); ctx.Err() != nil {
+			return ctx.Err()
+		} else if why != nil {
+			r.Warnings = append(r.Warnings, "the kernel's record of its scheduler is missing: "+why.Error())
+		}
+	}
+	var faults []string
+	r.Writes, faults = st.agentRunner.Report()
+	r.Void = append(r.Void, faults...)
+	if st.agentRunner != nil {
+		if err := st.agentRunner.CheckMechanism(t.Mechanism); err != nil {
+			r.Void = append(r.Void, err.Error())
+		}
+	}
+	if t.Tenon && len(r.Writes) == 0 {
+		r.Warnings = append(r.Warnings, "Tenon changed nothing: the cgroups already had what it wants, so this mode is the same as "+string(report.Default))
+	}
+	return nil
 }
 
 // loadWrk runs wrk twice, because wrk has no warm-up: first to warm up, and
@@ -166,7 +200,7 @@ func (st *runSetUp) loadWrk(ctx context.Context, order load.Config) (m harness.M
 // transcode returns the batch work of a mode. rate is how many seconds of media
 // each process may read per second. If it is 0, there is no limit. Each ffmpeg
 // reads its film in a loop.
-func (b *environment) transcode(t report.ModeSpec, rate float64) work.Job {
+func (b *machine) transcode(t report.ModeSpec, rate float64) work.Job {
 	one := work.Transcode{Input: b.input, Threads: b.threads, ReadRate: rate}
 	if b.ffmpegVersion.AtLeast(4, 4) && b.Duration < 10*time.Second {
 		one.Period = harness.SamplePeriod

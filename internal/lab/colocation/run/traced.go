@@ -54,7 +54,7 @@ func (st *runSetUp) trace(ctx context.Context, block int) (_ *colocation.Traced,
 	if err := recorder.Start(); err != nil {
 		return nil, err
 	}
-	m, err := st.measure(ctx, order)
+	m, err := measure(ctx, st, order)
 	events, stopErr := recorder.Stop()
 	if err = errors.Join(err, stopErr); err != nil {
 		return nil, err

@@ -359,7 +359,7 @@ func (b *environment) run(ctx context.Context, mode report.Mode, index, block in
 	var faults []string
 	r.Writes, faults = st.agentRunner.Report()
 	r.Void = append(r.Void, faults...)
-	harness.Fill(&r.Run, m, !st.sampler.NoPSI, b.Place.Tested.Len())
+	harness.Fill(&r.Run, m)
 	fillMemory(&r, m)
 	b.judge(&r, m)
 	return r, nil

@@ -1,8 +1,7 @@
-package cluster
+package run
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,7 +9,6 @@ import (
 
 	"tenon.sh/tenon/internal/lab/kubectl"
 	"tenon.sh/tenon/internal/lab/report"
-	"tenon.sh/tenon/internal/lab/testbed"
 )
 
 // fakeNamespace is a program that stands in for kubectl, in a namespace that a
@@ -30,21 +28,20 @@ case "$*" in
 esac
 exit 0`
 
-// settle runs settleIn on the fake namespace, with a file in it, and returns the
+// settle enters the fake namespace, with a file in it, and returns the
 // commands.
-func settle(t *testing.T, file, text string, then func(*environment)) (calls []string, err error) {
+func settle(t *testing.T, file, text string, then func(*pods)) (calls []string, err error) {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	b := &environment{
-		Site:    &testbed.Site{Status: &testbed.Status{W: io.Discard}},
-		kubectl: kubectl.Client{Path: fakeKubectl(t, fmt.Sprintf(fakeNamespace, dir))},
-		cluster: Kubernetes{}.orDefaults(t.Errorf), node: testedNode{name: "a"},
+	b := podsOf(t, kubectl.Client{Path: fakeKubectl(t, fmt.Sprintf(fakeNamespace, dir))})
+	b.Undo = append(b.Undo, b.space.Leave)
+	if err = b.space.Enter(t.Context()); err == nil {
+		err = b.settleIn(t.Context())
 	}
-	b.space = b.newSpace()
-	if err = b.settleIn(t.Context()); err == nil {
+	if err == nil {
 		then(b)
 	}
 	if err := b.Close(); err != nil {
@@ -71,7 +68,7 @@ func removals(calls []string) (all []string) {
 }
 
 func TestTheLabRemovesOnlyObjectsWithItsLabel(t *testing.T) {
-	calls, err := settle(t, "others", "", func(b *environment) {
+	calls, err := settle(t, "others", "", func(b *pods) {
 		for _, objects := range [][]object{b.nginxManifest(2), b.batchManifest(report.Default.Spec(), 0), b.batchManifest(report.Tenon.Spec(), 0)} {
 			for _, o := range objects {
 				if labels := o["metadata"].(object)["labels"].(object); labels["tenon.sh/lab"] != "colocation" {
@@ -79,7 +76,7 @@ func TestTheLabRemovesOnlyObjectsWithItsLabel(t *testing.T) {
 				}
 			}
 		}
-		if err := b.clear(t.Context()); err != nil {
+		if err := b.space.Clean(t.Context(), b.space.All(), "background"); err != nil {
 			t.Error(err)
 		}
 	})
@@ -96,7 +93,7 @@ func TestTheLabRemovesOnlyObjectsWithItsLabel(t *testing.T) {
 // TestObjectsOfTheUserAreRefused has a pod and a ConfigMap of a user, with names
 // of the experiment's.
 func TestObjectsOfTheUserAreRefused(t *testing.T) {
-	calls, err := settle(t, "others", "pod/nginx\nconfigmap/nginx-conf\n", func(*environment) {})
+	calls, err := settle(t, "others", "pod/nginx\nconfigmap/nginx-conf\n", func(*pods) {})
 	if err == nil || !strings.Contains(err.Error(), "namespace tenon-lab has pod/nginx, configmap/nginx-conf, not of this lab") {
 		t.Errorf("error %v", err)
 	}
@@ -106,7 +103,7 @@ func TestObjectsOfTheUserAreRefused(t *testing.T) {
 }
 
 func TestTheLabLeavesANamespaceWhereAnotherLabRuns(t *testing.T) {
-	calls, err := settle(t, "busy", "", func(*environment) {})
+	calls, err := settle(t, "busy", "", func(*pods) {})
 	if err == nil || !strings.Contains(err.Error(), "another lab") {
 		t.Errorf("error %v", err)
 	}

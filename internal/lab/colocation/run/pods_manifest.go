@@ -1,4 +1,4 @@
-package cluster
+package run
 
 import (
 	"fmt"
@@ -34,7 +34,7 @@ func requestOf(tested int) unit.MilliCPU {
 
 // nginxManifest returns the objects of the service: a ConfigMap and a pod, as
 // in the published experiment.
-func (b *environment) nginxManifest(tested int) []object {
+func (b *pods) nginxManifest(tested int) []object {
 	conf := podConfig(work.NGINX{Workers: tested, Connections: b.connections()}, b.Port)
 	cpu := fmt.Sprintf("%dm", requestOf(tested))
 	amounts := object{"cpu": cpu, "memory": "512Mi"}
@@ -45,7 +45,7 @@ func (b *environment) nginxManifest(tested int) []object {
 			"data":     object{"nginx.conf": conf},
 		},
 		b.pod(nginxPod, object{qosLabel: "LS"}, object{
-			"image": b.cluster.NGINX, "ports": []object{{"containerPort": b.Port, "hostPort": b.Port}},
+			"image": b.Pods.NGINX, "ports": []object{{"containerPort": b.Port, "hostPort": b.Port}},
 			"resources":    object{"requests": amounts, "limits": amounts},
 			"volumeMounts": []object{{"name": "conf", "mountPath": "/apps/nginx/conf"}},
 		}, object{"name": "conf", "configMap": object{"name": nginxConf}}),
@@ -80,13 +80,13 @@ const qosLabel = "koordinator.sh/qosClass"
 // batchManifest returns the pod of the batch work, or the pod of the spinner
 // that keeps the CPUs awake. In a mode with Tenon, the pod is BE and requests
 // batch resources. In a mode without Tenon it requests nothing.
-func (b *environment) batchManifest(t report.ModeSpec, rate float64) []object {
-	work := work.Transcode{Input: b.cluster.Input, Threads: b.threads, ReadRate: rate, Period: harness.SamplePeriod}
+func (b *pods) batchManifest(t report.ModeSpec, rate float64) []object {
+	work := work.Transcode{Input: b.Input, Threads: b.threads, ReadRate: rate, Period: harness.SamplePeriod}
 	command := append([]string{"sh", "-c", startScript(b.processes, progressFiles), "sh", "ffmpeg"}, work.Args()...)
 	if t.Spinner {
 		command = []string{"sh", "-c", fmt.Sprintf(`for i in $(seq %d); do while :; do :; done & done; wait`, b.Place.Tested.Len())}
 	}
-	container, labels := object{"image": b.cluster.FFmpeg, "command": command}, object{}
+	container, labels := object{"image": b.Pods.FFmpeg, "command": command}, object{}
 	if t.Isolates() {
 		labels[qosLabel] = "BE"
 		amounts := object{batchCPU: strconv.Itoa(int(b.batch)), batchMemory: strconv.Itoa(int(b.batchMemory()))}
@@ -111,18 +111,18 @@ const (
 )
 
 // batchMemory is the memory limit of the ffmpeg pod.
-func (b *environment) batchMemory() unit.Bytes { return unit.Bytes(b.processes) * 512 << 20 }
+func (b *pods) batchMemory() unit.Bytes { return unit.Bytes(b.processes) * 512 << 20 }
 
 // pod returns a pod with one container. It runs on the tested node and uses the
 // node's network.
-func (b *environment) pod(name string, labels object, container object, volumes ...object) object {
+func (b *pods) pod(name string, labels object, container object, volumes ...object) object {
 	container["name"], container["imagePullPolicy"] = name, "IfNotPresent"
 	labels["app"] = name
 	return object{
 		"apiVersion": "v1", "kind": "Pod",
 		"metadata": object{"name": name, "labels": b.space.Labels(labels)},
 		"spec": object{
-			"nodeName": b.node.name, "hostNetwork": true, "restartPolicy": "Never", "terminationGracePeriodSeconds": 1,
+			"nodeName": b.node.Name, "hostNetwork": true, "restartPolicy": "Never", "terminationGracePeriodSeconds": 1,
 			"tolerations": []object{{"operator": "Exists"}},
 			"containers":  []object{container}, "volumes": volumes,
 		},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"tenon.sh/tenon/internal/lab/colocation"
 	"tenon.sh/tenon/internal/lab/harness"
@@ -15,35 +16,21 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// An environment is the colocation experiment after its set-up: the programs
-// have been found and the film has been rendered. Close restores the machine.
-type environment struct {
-	Config
-	*testbed.Site
-
-	versions map[string]string
-
+// machine is the experiment on this machine, after its set-up: the programs have
+// been found and the film has been rendered. Close restores the machine.
+type machine struct {
+	bench
 	ffmpegPath, wrkPath string
 	ffmpegVersion       work.Version
 	input               string
-	processes, threads  int
-
-	load    harness.LoadSpec
-	record  colocation.Experiment
-	pacer   Pacer
-	skipped []colocation.Skipped
-
-	kept *keptService // nil: the service starts again for each run, or has not started yet
-
-	service work.Service // zero: the service is self
-	works   []work.Work  // empty: the only batch work is ffmpeg
-	solo    []float64    // rate of each work when it runs alone
+	service             work.Service // zero: the service is self
+	kept                *keptService // nil: the service starts again for each run, or has not started yet
 }
 
-// newEnvironment prepares an experiment. It chooses the modes, finds the
-// programs and prepares their files. If it fails, it restores the machine.
-func newEnvironment(ctx context.Context, c Config) (_ *environment, err error) {
-	b := &environment{Config: c, versions: map[string]string{}}
+// enterMachine prepares an experiment. It chooses the modes, finds the programs and
+// prepares their files. If it fails, it restores the machine.
+func enterMachine(ctx context.Context, c Config) (_ site, err error) {
+	b := &machine{bench: bench{Config: c, versions: map[string]string{}}}
 	if b.Site, err = testbed.Enter(ctx, c.Setting); err != nil {
 		return nil, err
 	}
@@ -63,14 +50,6 @@ func newEnvironment(ctx context.Context, c Config) (_ *environment, err error) {
 	if err := b.find(ctx); err != nil {
 		return nil, err
 	}
-	b.processes, b.threads = Batch(b.Place.Tested.Len())
-	if b.BEProcesses > 0 {
-		b.processes = b.BEProcesses
-	}
-	if b.BEThreads > 0 {
-		b.threads = b.BEThreads
-	}
-	b.load = harness.LoadSpec{URL: b.target(), Duration: b.Duration, Warmup: b.Warmup(), Seed: b.Seed, Connections: b.connections()}
 	if b.input = c.Input; b.input == "" && slices.Contains(b.Workloads.Batch, "ffmpeg") {
 		rendering := func() { b.Status.Now("rendering the clip, once for this machine") }
 		if b.input, err = work.Clip(ctx, b.ffmpegPath, c.CacheDir, rendering); err != nil {
@@ -81,7 +60,7 @@ func newEnvironment(ctx context.Context, c Config) (_ *environment, err error) {
 }
 
 // find finds the programs and asks for their versions.
-func (b *environment) find(ctx context.Context) error {
+func (b *machine) find(ctx context.Context) error {
 	var err error
 	if b.Client == harness.ClientWrk {
 		if b.wrkPath, err = work.WrkProgram.Find(); err != nil {
@@ -105,29 +84,36 @@ func (b *environment) find(ctx context.Context) error {
 	return work.CheckEncoder(ctx, b.ffmpegPath)
 }
 
-// experiment returns the record of the experiment.
-func (b *environment) experiment(solo SoloResult, calibration []string, caveats []string) colocation.Experiment {
-	machine := testbed.Describe(b.FS, b.Topology, b.Host.Capabilities(), b.Tree.Version())
+func (b *machine) prepare(context.Context) error {
+	b.size()
+	return nil
+}
+
+func (b *machine) least() time.Duration { return 800 * time.Millisecond }
+
+func (b *machine) overhead() time.Duration {
 	if b.kernelQOS {
-		machine.Mechanisms = nil
+		return 2*time.Second + traceLength
+	}
+	return 2 * time.Second
+}
+
+func (b *machine) describe(e *colocation.Experiment) {
+	e.Machine = testbed.Describe(b.FS, b.Topology, b.Host.Capabilities(), b.Tree.Version())
+	if b.kernelQOS {
+		e.Machine.Mechanisms = nil
 		for _, m := range b.Modes {
 			if mechanism := m.Spec().Mechanism; mechanism != "" {
-				machine.Mechanisms = append(machine.Mechanisms, string(mechanism))
+				e.Machine.Mechanisms = append(e.Machine.Mechanisms, string(mechanism))
 			}
 		}
 	}
-	client := b.Client
 	if b.Workloads.ByCommand() {
-		client = harness.ClientCommand
+		e.Client = harness.ClientCommand
 	}
-	h := b.Header(b.kind(), b.Modes, b.Blocks)
-	h.Machine, h.Tenond, h.Versions, h.Caveats = machine, b.tenondRecord(), b.versions, append(caveats, b.caveats()...)
-	return colocation.Experiment{Experiment: report.Experiment{
-		Header: h, Looks: report.LooksOf(b.Blocks), Duration: b.Duration, Margin: b.Margin, LabCPUs: b.Place.Lab, Client: client,
-		OfferedRate: b.load.Rate, LoadPercent: b.LoadPercent,
-		BEProcesses: b.processes, BEThreads: b.threads, Input: filepath.Base(b.input),
-		SoloFramesPerSecond: solo.Frames, SoloCPU: solo.CPUs, Calibration: calibration,
-	}, Skipped: b.skipped, Siblings: b.Place.Siblings(b.Topology), Own: b.ownRecord(), BatchRequest: batchRequest(b.Modes, b.Place.Tested)}
+	e.Tenond, e.Input, e.Own = b.tenondRecord(), filepath.Base(b.input), b.ownRecord()
+	e.Siblings, e.BatchRequest = b.Place.Siblings(b.Topology), batchRequest(b.Modes, b.Place.Tested)
+	b.caveats = append(b.caveats, b.ownCaveats()...)
 }
 
 // batchRequest returns the CPU request of the batch pod in thousandths of a CPU,
@@ -140,7 +126,7 @@ func batchRequest(modes []report.Mode, tested unit.CPUSet) int {
 }
 
 // tenondRecord returns the configuration of tenond in each mode, for experiment.json.
-func (b *environment) tenondRecord() map[report.Mode]string {
+func (b *machine) tenondRecord() map[report.Mode]string {
 	if b.Agent == "" {
 		return nil
 	}
@@ -153,8 +139,8 @@ func (b *environment) tenondRecord() map[report.Mode]string {
 	return told
 }
 
-// caveats returns notes about the set-up, for the reader of the report.
-func (b *environment) caveats() []string {
+// ownCaveats returns notes about the set-up, for the reader of the report.
+func (b *machine) ownCaveats() []string {
 	list := b.Site.Caveats()
 	if b.Client == harness.ClientWrk {
 		list = append(list, "wrk is a closed-loop client: a stall hides the requests that it delays, so its percentiles are too low")

@@ -1,4 +1,4 @@
-package cluster
+package run
 
 import (
 	"cmp"
@@ -251,13 +251,13 @@ func exitError(statuses []string, n int) error {
 		len(statuses), n, strings.Join(statuses, ", "))
 }
 
-// encoded returns how much all ffmpegs together encoded between two times.
-func (s *podSampler) encoded(from, to time.Time) (frames float64, media time.Duration) {
+// progress returns what each ffmpeg encoded between two times.
+func (s *podSampler) progress(from, to time.Time) (all []progress) {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
 	for _, m := range s.marks {
-		f, d := m.ProgressBetween(from, to)
-		frames, media = frames+f, media+d
+		frames, media := m.ProgressBetween(from, to)
+		all = append(all, progress{frames, media})
 	}
-	return frames, media
+	return all
 }

@@ -1,4 +1,4 @@
-package cluster
+package run
 
 import (
 	"context"
@@ -27,39 +27,44 @@ const (
 	offerPatience = 5 * time.Minute
 )
 
-// A runSetUp holds the pods of one mode, ready to be measured.
-type runSetUp struct {
-	b       *environment
+// A podSetUp holds the pods of one mode, ready to be measured.
+type podSetUp struct {
+	b       *pods
 	sampler *podSampler
 }
 
 // setUp configures Tenon for the mode and starts the pods. It returns when
 // nginx answers and every ffmpeg encodes.
-func (b *environment) setUp(ctx context.Context, t report.ModeSpec, rate float64) (st *runSetUp, err error) {
-	st = &runSetUp{b: b, sampler: &podSampler{period: askPeriod(b.Duration)}}
+func (b *pods) setUp(ctx context.Context, t report.ModeSpec, rate float64) (_ stage, err error) {
+	st := &podSetUp{b: b, sampler: &podSampler{period: askPeriod(b.Duration)}}
 	defer func() {
 		if err != nil {
-			st, err = nil, st.close(ctx, err)
+			err = st.close(ctx, err)
 		}
 	}()
+	if t.Isolates() {
+		if err := b.awaitBatch(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if err := b.apply(ctx, strategyOf(t)); err != nil {
-		return st, err
+		return nil, err
 	}
 	if err := b.start(ctx, nginxPod, b.nginxManifest(max(b.Place.Tested.Len(), 1))); err != nil {
-		return st, err
+		return nil, err
 	}
 	if err := b.answers(ctx); err != nil {
-		return st, err
+		return nil, err
 	}
-	if st.sampler.service, err = b.kubectl.Open(nginxPod, serviceScript); err != nil {
-		return st, err
+	if st.sampler.service, err = b.space.Open(nginxPod, serviceScript); err != nil {
+		return nil, err
 	}
 	lines, err := st.sampler.service.Answer()
 	if err != nil {
-		return st, err
+		return nil, err
 	}
 	if err := b.setTested(lines); err != nil {
-		return st, err
+		return nil, err
 	}
 	st.sampler.tested = b.Place.Tested
 	if t.Batch || t.Spinner {
@@ -69,15 +74,15 @@ func (b *environment) setUp(ctx context.Context, t report.ModeSpec, rate float64
 }
 
 // setTested sets the tested CPUs: the CPUs that the service's pod may use.
-func (b *environment) setTested(lines []string) error {
+func (b *pods) setTested(lines []string) error {
 	_, list, _ := strings.Cut(strings.Join(lines, ""), ":")
 	cpus, err := unit.ParseCPUSet(strings.TrimSpace(list))
 	if err != nil || cpus.Empty() {
 		return fmt.Errorf("learn from pod %s which CPUs it may use: it says %.300q", nginxPod, strings.Join(lines, "\n"))
 	}
-	if both := cpus.Intersect(b.Place.Client.Union(b.Place.Lab)); b.node.here && !both.Empty() {
+	if both := cpus.Intersect(b.Place.Client.Union(b.Place.Lab)); b.node.Here && !both.Empty() {
 		return fmt.Errorf("the lab runs on node %s itself, whose pods may use CPUs %v: give the lab CPUs of its own with --client-cpus, "+
-			"and keep the pods off them (reservedSystemCPUs and strict-cpu-reservation of the kubelet)", b.node.name, cpus)
+			"and keep the pods off them (reservedSystemCPUs and strict-cpu-reservation of the kubelet)", b.node.Name, cpus)
 	}
 	if !b.Place.Tested.Empty() && b.Place.Tested != cpus {
 		return fmt.Errorf("pod %s may use CPUs %v, and could use %v before: another component changes them", nginxPod, cpus, b.Place.Tested)
@@ -88,22 +93,22 @@ func (b *environment) setTested(lines []string) error {
 
 // startBeside starts the spinner, or the batch work. rate limits how fast each
 // ffmpeg reads, in seconds of media per second (0: no limit).
-func (st *runSetUp) startBeside(ctx context.Context, t report.ModeSpec, rate float64) (err error) {
+func (st *podSetUp) startBeside(ctx context.Context, t report.ModeSpec, rate float64) (err error) {
 	b := st.b
 	if err := b.start(ctx, batchPod, b.batchManifest(t, rate)); err != nil {
 		return err
 	}
-	if st.sampler.batch, err = b.kubectl.Open(batchPod, batchScript); err != nil || t.Spinner {
+	if st.sampler.batch, err = b.space.Open(batchPod, batchScript); err != nil || t.Spinner {
 		st.sampler.spins = t.Spinner
 		return err
 	}
 	for deadline := time.Now().Add(time.Minute); ; {
 		c, err := countersOf(st.sampler.batch)
 		if err != nil {
-			return errors.Join(err, b.complaint(ctx, batchPod))
+			return errors.Join(err, b.space.Complaint(ctx, batchPod))
 		}
 		if err := exitError(c.ended, b.processes); err != nil {
-			return fmt.Errorf("%w%w", err, b.complaint(ctx, batchPod))
+			return fmt.Errorf("%w%w", err, b.space.Complaint(ctx, batchPod))
 		}
 		started := 0
 		for _, m := range c.progress {
@@ -115,7 +120,7 @@ func (st *runSetUp) startBeside(ctx context.Context, t report.ModeSpec, rate flo
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("of %d ffmpegs %d have encoded a frame after a minute%w", b.processes, started, b.complaint(ctx, batchPod))
+			return fmt.Errorf("of %d ffmpegs %d have encoded a frame after a minute%w", b.processes, started, b.space.Complaint(ctx, batchPod))
 		}
 		if err := testbed.Pause(ctx, 200*time.Millisecond); err != nil {
 			return err
@@ -124,7 +129,7 @@ func (st *runSetUp) startBeside(ctx context.Context, t report.ModeSpec, rate flo
 }
 
 // start creates the objects, and waits until the named pod runs.
-func (b *environment) start(ctx context.Context, pod string, objects []object) error {
+func (b *pods) start(ctx context.Context, pod string, objects []object) error {
 	if err := b.space.Apply(ctx, objects); err != nil {
 		return err
 	}
@@ -140,7 +145,7 @@ func (b *environment) start(ctx context.Context, pod string, objects []object) e
 				}
 			}
 		}
-		if err := b.kubectl.Get(ctx, &p, "pod", pod); err != nil {
+		if err := b.space.Get(ctx, &p, "pod", pod); err != nil {
 			return err
 		}
 		why := strings.TrimSpace(p.Status.Reason + " " + p.Status.Message)
@@ -153,9 +158,9 @@ func (b *environment) start(ctx context.Context, pod string, objects []object) e
 		case p.Status.Phase == "Running":
 			return nil
 		case p.Status.Phase == "Failed" || p.Status.Phase == "Succeeded":
-			return fmt.Errorf("pod %s/%s ended (%s) %s%w", b.cluster.Namespace, pod, p.Status.Phase, why, b.complaint(ctx, pod))
+			return fmt.Errorf("pod %s/%s ended (%s) %s%w", b.space.Namespace, pod, p.Status.Phase, why, b.space.Complaint(ctx, pod))
 		case time.Now().After(deadline):
-			return fmt.Errorf("pod %s/%s does not run after %v: %s", b.cluster.Namespace, pod, podPatience, why)
+			return fmt.Errorf("pod %s/%s does not run after %v: %s", b.space.Namespace, pod, podPatience, why)
 		}
 		if now := p.Status.Phase + why; now != said {
 			b.Status.Now("waiting for pod %s: %s %s", pod, p.Status.Phase, why)
@@ -167,22 +172,10 @@ func (b *environment) start(ctx context.Context, pod string, objects []object) e
 	}
 }
 
-// complaint returns the last output of a pod. It is added to error messages.
-func (b *environment) complaint(ctx context.Context, pod string) error {
-	out, err := b.kubectl.Do(ctx, "", "logs", "--tail=5", pod)
-	if err != nil {
-		return errors.New("")
-	}
-	return errors.New(testbed.QuoteOutput(out))
-}
-
-// url is the address of nginx.
-func (b *environment) url() string { return "http://" + b.node.address + "/" }
-
-func (b *environment) answers(ctx context.Context) error {
+func (b *pods) answers(ctx context.Context) error {
 	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	for deadline := time.Now().Add(30 * time.Second); ; {
-		resp, err := client.Get(b.url())
+		resp, err := client.Get(b.target())
 		if err == nil {
 			resp.Body.Close()
 			if resp.StatusCode == http.StatusOK {
@@ -191,7 +184,7 @@ func (b *environment) answers(ctx context.Context) error {
 			err = errors.New("it answers " + resp.Status)
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("nginx at %s: %w%w", b.url(), err, b.complaint(ctx, nginxPod))
+			return fmt.Errorf("nginx at %s: %w%w", b.target(), err, b.space.Complaint(ctx, nginxPod))
 		}
 		if err := testbed.Pause(ctx, 50*time.Millisecond); err != nil {
 			return err
@@ -199,65 +192,31 @@ func (b *environment) answers(ctx context.Context) error {
 	}
 }
 
-// close removes the pods, even if ctx was cancelled.
-func (st *runSetUp) close(ctx context.Context, err error) error {
+func (st *podSetUp) close(ctx context.Context, err error) error {
 	st.sampler.service.Close()
 	st.sampler.batch.Close()
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), 90*time.Second)
-	defer stop()
-	return errors.Join(err, st.b.clear(ctx))
+	return errors.Join(err, st.b.space.Clean(ctx, st.b.space.All(), "background"))
 }
 
-func (st *runSetUp) measure(ctx context.Context, order load.Config) (harness.Measurement, error) {
-	return harness.Watch(ctx, st.sampler, st.sampler.service.Process, func(ctx context.Context) (harness.Measurement, error) {
-		return harness.LoadOpen(ctx, st.b.Site, order)
-	})
+func (st *podSetUp) counter() harness.Counter  { return st.sampler }
+func (st *podSetUp) service() *testbed.Process { return st.sampler.service.Process }
+func (st *podSetUp) exitError() error          { return st.sampler.exitError() }
+func (st *podSetUp) progress(m harness.Measurement) []progress {
+	return st.sampler.progress(m.From, m.To)
 }
 
-func (b *environment) run(ctx context.Context, mode report.Mode, index, block int) (r colocation.Run, err error) {
-	r.Run = report.Run{Index: index, Block: block, Mode: mode, Started: time.Now(), PSICPU: -1}
-	t := mode.Spec()
-	var rate float64
-	if t.Paced {
-		rate = b.pacer.Rate()
-	}
-	if t.Isolates() {
-		if err := b.awaitBatch(ctx); err != nil {
-			return r, err
-		}
-	}
-	st, err := b.setUp(ctx, t, rate)
-	if err != nil {
-		return r, fmt.Errorf("mode %s: %w", mode, err)
-	}
-	defer func() {
-		if err = st.close(ctx, err); err != nil {
-			err = fmt.Errorf("mode %s: %w", mode, err)
-		}
-	}()
-	m, err := st.measure(ctx, b.load.InBlock(block))
-	if err != nil {
-		return r, err
-	}
-	if err := st.sampler.exitError(); err != nil {
-		r.Void = append(r.Void, err.Error())
-	}
-	r.Frames, _ = st.sampler.encoded(m.From, m.To)
-	r.FramesPerS = r.Frames / m.Used.Wall
-	r.NodeMetricsCPU = b.nodeMetrics(ctx, m.From, m.To, metricsPatience)
-	if why := b.agrees(ctx, t); why != "" {
+func (st *podSetUp) send(ctx context.Context, order load.Config) (harness.Measurement, error) {
+	return harness.LoadOpen(ctx, st.b.Site, order)
+}
+
+// check reads the use of the node from the metrics API, and asks tenond for the
+// settings in force.
+func (st *podSetUp) check(ctx context.Context, t report.ModeSpec, m harness.Measurement, r *colocation.Run) error {
+	r.NodeMetricsCPU = st.b.nodeMetrics(ctx, m.From, m.To, metricsPatience)
+	if why := st.b.agrees(ctx, t); why != "" {
 		r.Void = append(r.Void, why)
 	}
-	harness.Fill(&r.Run, m, !st.sampler.NoPSI, b.Place.Tested.Len())
-	b.judge(&r.Run, m, t)
-	return r, ctx.Err()
-}
-
-// judge adds warnings to a run, and the reasons why it is void. harness.Fill has
-// added the client's reasons.
-func (b *environment) judge(r *report.Run, m harness.Measurement, t report.ModeSpec) {
-	m.Judge(r, b.StealPercent, b.Duration)
-	b.pacer.Judge(r, t)
+	return ctx.Err()
 }
 
 // reportPatience is the time for which agrees waits. tenond reports a change sooner.
@@ -265,9 +224,9 @@ const reportPatience = 15 * time.Second
 
 // agrees waits until tenond reports that it has applied the settings of the mode,
 // and returns "". If tenond does not, agrees returns the setting that differs.
-func (b *environment) agrees(ctx context.Context, t report.ModeSpec) (why string) {
+func (b *pods) agrees(ctx context.Context, t report.ModeSpec) (why string) {
 	for deadline := time.Now().Add(reportPatience); ; {
-		r, err := nodes.ReportOf(ctx, b.kubectl, b.node.name)
+		r, err := nodes.ReportOf(ctx, b.space.Client, b.node.Name)
 		if err != nil {
 			return err.Error()
 		}
@@ -286,20 +245,20 @@ func (b *environment) agrees(ctx context.Context, t report.ModeSpec) (why string
 }
 
 // awaitBatch waits until the node offers enough batch resources for ffmpeg.
-func (b *environment) awaitBatch(ctx context.Context) error {
+func (b *pods) awaitBatch(ctx context.Context) error {
 	want := unit.CPUs(b.Place.Tested.Len())
 	said := int64(-1)
 	for deadline := time.Now().Add(offerPatience); ; {
 		var n struct {
 			Status struct{ Allocatable map[string]string }
 		}
-		if err := b.kubectl.Get(ctx, &n, "node", b.node.name); err != nil {
+		if err := b.space.Get(ctx, &n, "node", b.node.Name); err != nil {
 			return err
 		}
 		cpu, err := batchAmount(n.Status.Allocatable[batchCPU])
 		memory, err2 := batchAmount(n.Status.Allocatable[batchMemory])
 		if err := errors.Join(err, err2); err != nil {
-			return fmt.Errorf("node %s: %w", b.node.name, err)
+			return fmt.Errorf("node %s: %w", b.node.Name, err)
 		}
 		if cpu >= int64(want) && memory >= int64(b.batchMemory()) {
 			b.batch = want
@@ -307,11 +266,11 @@ func (b *environment) awaitBatch(ctx context.Context) error {
 		}
 		if time.Now().After(deadline) {
 			return fmt.Errorf("node %s offers %d of %s and %d of %s after %v, the experiment needs %d and %d: kubectl tenon explain node %s says why",
-				b.node.name, cpu, batchCPU, memory, batchMemory, offerPatience, want, b.batchMemory(), b.node.name)
+				b.node.Name, cpu, batchCPU, memory, batchMemory, offerPatience, want, b.batchMemory(), b.node.Name)
 		}
 		if cpu != said {
 			b.Status.Now("waiting until node %s offers batch resources: %d of %d milli-CPUs, %s of %s",
-				b.node.name, cpu, want, testbed.Mebibytes(unit.Bytes(memory)), testbed.Mebibytes(b.batchMemory()))
+				b.node.Name, cpu, want, testbed.Mebibytes(unit.Bytes(memory)), testbed.Mebibytes(b.batchMemory()))
 			said = cpu
 		}
 		if err := testbed.Pause(ctx, time.Second); err != nil {

@@ -1,8 +1,9 @@
-package cluster
+package run
 
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -16,9 +17,9 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/config"
-	"tenon.sh/tenon/internal/lab/colocation/run"
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/kubectl"
+	"tenon.sh/tenon/internal/lab/nodes"
 	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/lab/work"
 	"tenon.sh/tenon/internal/model/unit"
@@ -79,8 +80,8 @@ func TestReadingsOfPodsAddUp(t *testing.T) {
 	if used.Busy != 0.8 || used.LS != 0.3 || used.BE != 0.5 || used.Count[harness.Timeslices] != 10 {
 		t.Errorf("%+v", used)
 	}
-	if frames, _ := s.encoded(at.Add(5*time.Second), at.Add(15*time.Second)); frames != 150 {
-		t.Errorf("encoded %v frames, want 150", frames)
+	if all := s.progress(at.Add(5*time.Second), at.Add(15*time.Second)); len(all) != 2 || all[0].work != 100 || all[1].work != 50 {
+		t.Errorf("encoded %v, want 100 and 50 frames", all)
 	}
 }
 
@@ -150,7 +151,7 @@ func TestStrategiesAreTenons(t *testing.T) {
 		"colocation-config":         `{"enable": true, "nodeConfigs": [{"name": "big", "nodeSelector": {"matchLabels": {"a": "b"}}, "cpuReclaimThresholdPercent": 70}]}`,
 		"resource-threshold-config": `{"clusterStrategy": {"enable": true, "cpuSuppressThresholdPercent": 80}}`,
 	}
-	for _, mode := range Modes {
+	for _, mode := range PodModes {
 		s := strategyOf(mode.Spec())
 		data := maps.Clone(theirs)
 		for key, entry := range s {
@@ -170,7 +171,7 @@ func TestStrategiesAreTenons(t *testing.T) {
 		if on := here.Strategies.Threshold.Enable.Or(false); on != traits.Suppress {
 			t.Errorf("%s: suppress is %v", mode, on)
 		}
-		if percent := here.Strategies.Threshold.CPUSuppressThresholdPercent.Or(0); traits.Suppress && percent != run.Watermark {
+		if percent := here.Strategies.Threshold.CPUSuppressThresholdPercent.Or(0); traits.Suppress && percent != Watermark {
 			t.Errorf("%s: suppress at %v", mode, percent)
 		}
 		elsewhere, _ := cluster.Node(map[string]string{"a": "b"}, nil)
@@ -225,16 +226,18 @@ func sameJSON(t *testing.T, a, b string) bool {
 
 func TestWrongOrdersForACluster(t *testing.T) {
 	for name, c := range map[string]struct {
-		config  run.Config
-		cluster Kubernetes
-		says    string
+		config Config
+		pods   Pods
+		says   string
 	}{
-		"wrk":       {run.Config{Client: harness.ClientWrk}, Kubernetes{}, "--client wrk"},
-		"CPUs":      {run.Config{Setting: testbed.Setting{CPUs: unit.CPUSetOf(1)}}, Kubernetes{}, "--cpus 1"},
-		"ConfigMap": {run.Config{}, Kubernetes{ConfigMap: "slo"}, `--config-map "slo": want NAMESPACE/NAME`},
-		"load":      {run.Config{LoadPercent: 200}, Kubernetes{}, "--load 200"},
+		"wrk":       {Config{Client: harness.ClientWrk}, Pods{}, "--client wrk"},
+		"CPUs":      {Config{Setting: testbed.Setting{CPUs: unit.CPUSetOf(1)}}, Pods{}, "--cpus 1"},
+		"ConfigMap": {Config{}, Pods{ConfigMap: "slo"}, `--config-map "slo": want NAMESPACE/NAME`},
+		"load":      {Config{LoadPercent: 200}, Pods{}, "--load 200"},
+		"namespace": {Config{}, Pods{Target: kubectl.Target{Namespace: "A_b"}}, `--namespace "A_b": want 1 to 63`},
 	} {
-		if _, err := Run(t.Context(), c.config, c.cluster); err == nil || !strings.Contains(err.Error(), c.says) {
+		c.config.Pods = &c.pods
+		if _, err := Run(t.Context(), c.config); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v; want %q in it", name, err, c.says)
 		}
 	}
@@ -265,6 +268,13 @@ func TestShellsAnswer(t *testing.T) {
 	if _, err := countersOf(gone); err == nil || !strings.Contains(err.Error(), "the shell in pod nginx") {
 		t.Errorf("a shell that has ended gives error %v", err)
 	}
+}
+
+// podsOf returns the experiment on node a of a fake cluster.
+func podsOf(t *testing.T, k kubectl.Client) *pods {
+	c := Config{Pods: &Pods{}}.onCluster(t.Errorf)
+	space := &kubectl.Space{Client: k, Target: c.Pods.Target, Experiment: "colocation", Objects: "pods,configmaps"}
+	return &pods{bench: bench{Config: c, Site: &testbed.Site{Status: &testbed.Status{W: io.Discard}}}, space: space, node: nodes.Node{Name: "a"}}
 }
 
 func fakeKubectl(t *testing.T, script string) string {
@@ -319,7 +329,7 @@ func TestNodeMetricsAreOfTheRun(t *testing.T) {
 				}
 			}
 			path := fakeKubectl(t, fmt.Sprintf("cd %s; echo >> asked; n=$(wc -l < asked); [ $n -gt %d ] && n=%[2]d; [ -s $n ] && cat $n", dir, len(c.answers)))
-			b := &environment{kubectl: kubectl.Client{Path: path}, node: testedNode{name: "x"}}
+			b := podsOf(t, kubectl.Client{Path: path})
 			if got := b.nodeMetrics(t.Context(), at, at.Add(c.length), time.Hour); got != c.want {
 				t.Errorf("nodeMetrics returns %v CPUs, want %v", got, c.want)
 			}

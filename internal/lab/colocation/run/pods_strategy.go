@@ -1,4 +1,4 @@
-package cluster
+package run
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"tenon.sh/tenon/internal/lab/colocation/run"
 	"tenon.sh/tenon/internal/lab/report"
 )
 
@@ -57,7 +56,7 @@ func strategyOf(t report.ModeSpec) strategy {
 		s["resource-qos-config"] = classes(object{"cpuQOS": object{"enable": true}})
 	}
 	if t.Suppress {
-		s["resource-threshold-config"] = object{"enable": true, "cpuSuppressThresholdPercent": run.Watermark, "cpuSuppressPolicy": "cfsQuota"}
+		s["resource-threshold-config"] = object{"enable": true, "cpuSuppressThresholdPercent": Watermark, "cpuSuppressPolicy": "cfsQuota"}
 	}
 	return s
 }
@@ -106,12 +105,12 @@ func withEntry(key, text string, entry object) (string, error) {
 
 // apply makes the strategy apply to the tested node. If the strategy is nil, it
 // removes the lab's entries.
-func (b *environment) apply(ctx context.Context, s strategy) error {
-	namespace, name, _ := strings.Cut(b.cluster.ConfigMap, "/")
+func (b *pods) apply(ctx context.Context, s strategy) error {
+	namespace, name, _ := strings.Cut(b.Pods.ConfigMap, "/")
 	var now struct {
 		Data map[string]string `json:"data"`
 	}
-	if err := b.kubectl.Get(ctx, &now, "configmap", "-n", namespace, name); err != nil {
+	if err := b.space.Get(ctx, &now, "configmap", "-n", namespace, name); err != nil {
 		return fmt.Errorf("read Tenon's configuration (--config-map): %w", err)
 	}
 	changed := map[string]any{}
@@ -134,6 +133,6 @@ func (b *environment) apply(ctx context.Context, s strategy) error {
 	if err != nil {
 		return err
 	}
-	_, err = b.kubectl.Do(ctx, "", "patch", "configmap", "-n", namespace, name, "--type=merge", "-p", string(patch))
+	_, err = b.space.Do(ctx, "", "patch", "configmap", "-n", namespace, name, "--type=merge", "-p", string(patch))
 	return err
 }

@@ -1,4 +1,4 @@
-package cluster
+package run
 
 import (
 	"context"
@@ -18,13 +18,13 @@ type nodeUsage struct {
 
 // usageOf reads the latest window from the metrics API. kubectl top prints it,
 // too.
-func (b *environment) usageOf(ctx context.Context) (u nodeUsage, ok bool) {
+func (b *pods) usageOf(ctx context.Context) (u nodeUsage, ok bool) {
 	var m struct {
 		Timestamp time.Time
 		Window    string
 		Usage     struct{ CPU string }
 	}
-	if err := b.kubectl.Raw(ctx, &m, "/apis/metrics.k8s.io/v1beta1/nodes/"+b.node.name); err != nil {
+	if err := b.space.Raw(ctx, &m, "/apis/metrics.k8s.io/v1beta1/nodes/"+b.node.Name); err != nil {
 		return u, false // the metrics API is optional in a cluster
 	}
 	window, err := time.ParseDuration(m.Window)
@@ -42,7 +42,7 @@ const metricsPatience = 45 * time.Second
 // Windows follow each other without gaps, and appear late. A run that is at
 // least two windows long contains a whole window, and nodeMetrics waits for
 // that window. For a shorter run it does not wait.
-func (b *environment) nodeMetrics(ctx context.Context, from, to time.Time, patience time.Duration) float64 {
+func (b *pods) nodeMetrics(ctx context.Context, from, to time.Time, patience time.Duration) float64 {
 	for deadline := time.Now().Add(patience); ; {
 		u, ok := b.usageOf(ctx)
 		switch {
