@@ -1,5 +1,6 @@
-// Package typed reads the shell commands of a page of the documentation. Tests
-// use it to run what the page tells a reader to type.
+// Package typed reads the shell commands of a page of the documentation, so that
+// tests run what the page tells a reader to type. It also lists the tests that a
+// page may name.
 package typed
 
 import "strings"

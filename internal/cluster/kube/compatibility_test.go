@@ -1,46 +1,17 @@
 package kube
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"tenon.sh/tenon/test/typed"
 )
 
 const root = "../../.."
-
-// testsOf returns the names of all tests of the module. Scenarios are included.
-func testsOf(t *testing.T) map[string]bool {
-	t.Helper()
-	all := map[string]bool{}
-	name := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && strings.HasPrefix(d.Name(), ".") && path != root:
-			return fs.SkipDir
-		case strings.Contains(filepath.ToSlash(path), "policy/testdata/") && strings.HasSuffix(path, ".txt"):
-			all["TestScenarios/"+strings.TrimSuffix(d.Name(), ".txt")] = true
-		case strings.HasSuffix(path, "_test.go"):
-			text, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			for _, m := range name.FindAllSubmatch(text, -1) {
-				all[string(m[1])] = true
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
 
 // TestCompatibilityPageTellsTheTruth checks docs/compatibility.md. Each test
 // that it names must exist. Each row with "yes" or "read" must name a test.
@@ -51,7 +22,10 @@ func TestCompatibilityPageTellsTheTruth(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := string(data)
-	tests := testsOf(t)
+	tests, err := typed.Tests(root)
+	if err != nil {
+		t.Fatal(err)
+	}
 	cited := regexp.MustCompile("`(Test[\\w/-]+)`")
 	rows := 0
 	for line := range strings.Lines(page) {
