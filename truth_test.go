@@ -69,14 +69,12 @@ var sentencesRead = map[string]int{
 // foreignSentences lists the files that read what another program says, which
 // has no code.
 var foreignSentences = map[string]string{
-	"cmd/kubectl-tenon/dryrun.go":              "the API server refuses by one status, for several reasons",
-	"internal/config/syntax/json.go":           "the library names a misspelt field in its text only",
-	"internal/config/syntax/yaml.go":           "the library names the line in its text only",
-	"internal/lab/colocation/cluster/setup.go": "kubectl prints the API server's answer",
-	"internal/lab/concurrency/cluster/wave.go": "kubectl prints the API server's answer",
-	"internal/lab/kubectl/admission.go":        "an event of the API server has only a text",
-	"internal/lab/kubectl/lease.go":            "kubectl prints the API server's answer",
-	"internal/lab/kubectl/space.go":            "kubectl prints the API server's answer",
+	"cmd/kubectl-tenon/dryrun.go":       "the API server refuses by one status, for several reasons",
+	"internal/config/syntax/json.go":    "the library names a misspelt field in its text only",
+	"internal/config/syntax/yaml.go":    "the library names the line in its text only",
+	"internal/lab/kubectl/admission.go": "an event of the API server has only a text",
+	"internal/lab/kubectl/lease.go":     "kubectl prints the API server's answer",
+	"internal/lab/kubectl/space.go":     "kubectl prints the API server's answer",
 }
 
 // TestNoSentenceIsRead finds calls of package strings that cut or match a value
