@@ -271,7 +271,7 @@ func (m *Map) Reseat(s Seats, h cpus.Allocation, n int) (set unit.CPUSet, moved 
 }
 
 // LevelOf returns the level of the smallest pool that contains a set. If pools
-// of several cpus.Levels have the same CPUs, it is the lowest of these cpus.Levels, so that
+// of several levels have the same CPUs, it is the lowest of these levels, so that
 // a place has one name: an L3 cache is an L3 cache, also if it is the whole node.
 func (m *Map) LevelOf(set unit.CPUSet) cpus.Level {
 	at := m.smallestPool(set)
