@@ -183,7 +183,7 @@ func TestTheAPIServerGoesAway(t *testing.T) {
 	offer(t, c, n, 4000, "6Gi")
 	a := newAgent(t, c, n)
 	a.apply(strings.Replace(strings.Replace(strategies, "THRESHOLD", "", 1), `{"enable": true}`, generous, 1))
-	kubectl(t, c, "apply", "-f", "testdata/seeds/ls-nginx.yaml", "-f", "testdata/seeds/besteffort-ffmpeg.yaml")
+	kubectl(t, c, "apply", "-f", serviceAndBatch+"ls-nginx.yaml", "-f", serviceAndBatch+"besteffort-ffmpeg.yaml")
 	// A shell without a trap ignores SIGTERM as PID 1, so the pod lives until
 	// the end of its grace period.
 	deleted := a.pod(strings.Replace(batchPod, "terminationGracePeriodSeconds: 1", "terminationGracePeriodSeconds: 3600", 1), "deleted", "besteffort")

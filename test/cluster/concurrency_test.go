@@ -224,6 +224,12 @@ func theTranscoderChart(t *testing.T, c *Cluster, n *Node, bin string) {
 			t.Errorf("values %v: %s %v", values, out, err)
 		}
 	}
+	for _, example := range []string{"values", "two-cpus/values"} { // with a folder of the node, which "baseline" forbids
+		manifest := h.run("template", "transcoder", dir, "-n", "default", "-f", "../../examples/concurrency/"+example+".yaml")
+		if out, err := c.KubectlApply(t.Context(), manifest, "apply", "--dry-run=server", "-f", "-"); err != nil || strings.Contains(out, "Warning") {
+			t.Errorf("%s: %s %v", example, out, err)
+		}
+	}
 	h.run("install", "transcoder", dir, "-n", "transcode", "--set", "type=chart,parallelism=2,burst=double,defaultSource=HD2-h264.ts,source.url=,source.path="+clipFolder,
 		"--set", "resources.requests.cpu=0.2,resources.requests.memory=0.2Gi", "--set", "args={-y,-i,"+clipFolder+"/HD2-h264.ts,-frames:v,24,-s,640x360,-f,mp4,/dev/null}")
 	h.kubectl("wait", "-n", "transcode", "--for=condition=complete", "--timeout=1m", "job", "-l", "role=transcoder")

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"tenon.sh/tenon/internal/cluster/cpureport"
 	"tenon.sh/tenon/internal/cluster/kube"
@@ -147,6 +148,31 @@ func twoParts(t *testing.T, a *agent, m *pick.Map) {
 	kubectl(t, a.c, "delete", "pod", "parted", "--force", "--grace-period=0")
 }
 
+// standIn returns an example of own CPUs for two CPUs, whose program only prints
+// its CPUs and waits. The webhooks of tenon-manager, which write the name of the
+// scheduler, do not run here.
+func standIn(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(ownCPUs + "two-cpus/" + name + ".yaml")
+	must(t, err)
+	var object map[string]any
+	must(t, yaml.Unmarshal(text, &object))
+	spec := object["spec"].(map[string]any)
+	if template, is := spec["template"].(map[string]any); is {
+		spec = template["spec"].(map[string]any)
+	}
+	spec["schedulerName"] = "tenon-scheduler"
+	spec["terminationGracePeriodSeconds"] = 1 // the program ignores the signal to end
+	delete(spec, "volumes")
+	container := spec["containers"].([]any)[0].(map[string]any)
+	delete(container, "volumeMounts")
+	container["image"] = "busybox:1"
+	container["command"] = []string{"sh", "-c", "grep _allowed_list /proc/self/status; while :; do sleep 1; done"}
+	text, err = json.Marshal(object)
+	must(t, err)
+	return string(text)
+}
+
 // theCPUSeeds applies the published manifests, made smaller for a node with two
 // CPUs, of which one stays shared. cal-pi owns a CPU, and go-demo has seats on
 // the other one. nginx must wait, and its status must say why, until cal-pi is
@@ -156,7 +182,10 @@ func theCPUSeeds(t *testing.T, c *Cluster, n *Node) {
 	h.configureScheduler()
 	h.start()
 	kubectl(t, c, "label", "node", n.Name, "policy=intel7")
-	apply := func(name string) { kubectl(t, c, "apply", "-f", "testdata/cpu-seeds/"+name+".yaml") }
+	apply := func(name string) {
+		_, err := c.KubectlApply(t.Context(), standIn(t, name), "apply", "-f", "-")
+		must(t, err)
+	}
 	// names lists the pods of an app that are in the given phase.
 	names := func(app, phase string) []string {
 		return strings.Fields(kubectl(t, c, "get", "pods", "-l", "app="+app, "--field-selector", "status.phase="+phase, "-o", "jsonpath={.items[*].metadata.name}"))
@@ -173,7 +202,7 @@ func theCPUSeeds(t *testing.T, c *Cluster, n *Node) {
 	pi := contract("cal-pi")
 	startsOn(t, c, "cal-pi", pi)
 
-	apply("nginx")
+	apply("nginx-topology-aware")
 	requireSoon(t, time.Minute, "nginx says why it waits", func() error {
 		said := kubectl(t, c, "get", "pods", "-l", "app=nginx", "-o", "jsonpath={.items[*].status.conditions[*].message}")
 		if strings.Count(said, "1 no room for own CPUs: the last open ones stay open. preemption") != 2 {

@@ -80,7 +80,7 @@ func TestKubeletAndContainerdAreKilledAtFullLoad(t *testing.T) {
 	a := newAgent(t, c, n)
 	// With this setting, best-effort work uses all remaining CPU.
 	a.apply(strings.Replace(strings.Replace(strategies, "THRESHOLD", "", 1), `ThresholdPercent": 65`, `ThresholdPercent": 100`, 1))
-	kubectl(t, c, "apply", "-f", "testdata/seeds/ls-nginx.yaml", "-f", "testdata/seeds/besteffort-ffmpeg.yaml")
+	kubectl(t, c, "apply", "-f", serviceAndBatch+"ls-nginx.yaml", "-f", serviceAndBatch+"besteffort-ffmpeg.yaml")
 	spins := a.pod(batchPod, "spins", "besteffort")
 	pods := []string{"nginx", "besteffort-ffmpeg", "spins"}
 	for _, p := range pods {

@@ -16,9 +16,6 @@ import (
 const clientPod = `{apiVersion: v1, kind: Pod, metadata: {name: client}, spec: {terminationGracePeriodSeconds: 1,
 containers: [{name: client, image: "registry.cn-hangzhou.aliyuncs.com/haoshuwei24/go-demo:1k"}]}}`
 
-// smallNGINX lowers the amounts in the published manifests of nginx.
-var smallNGINX = strings.NewReplacer("cpu: 4", "cpu: 1", "memory: 8Gi", "memory: 256Mi")
-
 // TestThePublishedServiceAnswers creates the published Service, ConfigMap and
 // Deployments of nginx. The page must come through the NodePort and the cluster
 // IP, from all replicas, to the node and to pods. After the Service is deleted,
@@ -32,8 +29,8 @@ func TestThePublishedServiceAnswers(t *testing.T) {
 	serveThePublishedImages(t, c)
 	must(t, c.Images().AddPublishedNGINX())
 	theFaultsOfThePage(t, c, n)
-	for _, name := range []string{"service", "configmap", "nginx"} {
-		create(t, c, name, smallNGINX)
+	for _, name := range []string{"service", "configmap", "two-cpus/nginx"} {
+		create(t, c, name)
 	}
 	requireSoon(t, time.Minute, "no node has the published label", func() error {
 		said := kubectl(t, c, "get", "pods", "-l", "app=nginx", "-o", "jsonpath={.items[*].status.conditions[*].message}")
@@ -65,7 +62,7 @@ func TestThePublishedServiceAnswers(t *testing.T) {
 	page.endsWith("nginx")
 	a := newAgent(t, c, n)
 	a.start()
-	create(t, c, "nginx-topology-aware", smallNGINX)
+	create(t, c, "two-cpus/nginx-topology-aware")
 	page.answers()
 	page.oneHoldsACPU(a)
 	if now := rulesOfTheMachine(t); now != before {
@@ -226,7 +223,7 @@ func (p *servedPage) oneHoldsACPU(a *agent) {
 // endsWith deletes the Deployment. Both addresses must then refuse connections.
 func (p *servedPage) endsWith(manifest string) {
 	p.t.Helper()
-	kubectl(p.t, p.c, "delete", "-f", "testdata/cpu-seeds/published/"+manifest+".yaml", "--cascade=foreground")
+	kubectl(p.t, p.c, "delete", "-f", ownCPUs+manifest+".yaml", "--cascade=foreground")
 	for _, url := range p.urls {
 		requireSoon(p.t, 30*time.Second, url+" refuses connections", func() error {
 			switch err := p.get(url); {

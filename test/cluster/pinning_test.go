@@ -3,7 +3,6 @@ package cluster
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -44,7 +43,7 @@ func TestCalPiRunsAsPublished(t *testing.T) {
 	a := newAgentWithoutConfig(t, c, n)
 	a.start()
 	t.Log("tenond is ready")
-	calPi(t, a, 4, strings.NewReplacer())
+	calPi(t, a, 4, "cal-pi")
 }
 
 // thePublishedPrograms runs the programs of cal-pi and go-demo by the published
@@ -58,10 +57,10 @@ func thePublishedPrograms(t *testing.T, a *agent) {
 		}
 		return nil
 	})
-	calPi(t, a, 1, strings.NewReplacer("cpu: 4", "cpu: 1"))
+	calPi(t, a, 1, "two-cpus/cal-pi")
 	kubectl(t, a.c, "delete", "pod", "cal-pi")
 
-	create(t, a.c, "go-demo", strings.NewReplacer("cpu: 1\n", "cpu: 100m\n", "cpu: 4", "cpu: 1"))
+	create(t, a.c, "two-cpus/go-demo")
 	requireSoon(t, time.Minute, "go-demo answers", func() error {
 		answer, err := a.c.Kubectl(t.Context(), "exec", "deployment/go-demo", "--", "/go-demo", "http://127.0.0.1:8080/")
 		if err == nil && strings.TrimSpace(answer) != "200 OK 1024" {
@@ -75,9 +74,9 @@ func thePublishedPrograms(t *testing.T, a *agent) {
 // calPi runs cal-pi to its end. It checks the digits, that the program had all
 // its threads, and that from its start it ran on as many CPUs as it demands,
 // which were its own.
-func calPi(t *testing.T, a *agent, cpus int, smaller *strings.Replacer) {
+func calPi(t *testing.T, a *agent, cpus int, manifest string) {
 	t.Helper()
-	create(t, a.c, "cal-pi", smaller)
+	create(t, a.c, manifest)
 	awaitEnd(t, a.c, "cal-pi")
 	said := kubectl(t, a.c, "logs", "cal-pi")
 	t.Logf("cal-pi says\n%s", said)
@@ -141,22 +140,17 @@ func describePod(p corev1.Pod) string {
 	return text
 }
 
-// create creates the objects of a published manifest, and logs each line that
-// differs from it.
-func create(t *testing.T, c *Cluster, name string, smaller *strings.Replacer) {
+// The folders of the examples. A test of test/published checks that those for two
+// CPUs differ from the published ones only in amounts.
+const (
+	ownCPUs         = "../../examples/scheduling/"
+	serviceAndBatch = "../../examples/colocation/two-cpus/"
+)
+
+// create creates the objects of an example of own CPUs.
+func create(t *testing.T, c *Cluster, name string) {
 	t.Helper()
-	text, err := os.ReadFile("testdata/cpu-seeds/published/" + name + ".yaml")
-	must(t, err)
-	published := string(text)
-	ours := smaller.Replace(published)
-	lines := strings.Split(ours, "\n")
-	for i, line := range strings.Split(published, "\n") {
-		if line != lines[i] {
-			t.Logf("%s.yaml:%d: %q in place of %q", name, i+1, lines[i], line)
-		}
-	}
-	_, err = c.KubectlApply(t.Context(), ours, "create", "-f", "-")
-	must(t, err)
+	kubectl(t, c, "create", "-f", ownCPUs+name+".yaml")
 }
 
 // serveThePublishedImages adds images of our own to the registry of the

@@ -22,7 +22,7 @@ func TestSeedsRun(t *testing.T) {
 	offer(t, c, n, 1500, "4Gi")
 
 	for _, file := range []string{"ls-nginx", "besteffort-ffmpeg"} {
-		kubectl(t, c, "apply", "-f", "testdata/seeds/"+file+".yaml")
+		kubectl(t, c, "apply", "-f", serviceAndBatch+file+".yaml")
 	}
 	requireSoon(t, time.Minute, "nginx runs", func() error { return phase(t, c, "nginx", "Running") })
 	requireSoon(t, time.Minute, "the transcoding runs", func() error { return phase(t, c, "besteffort-ffmpeg", "Running") })
@@ -54,13 +54,13 @@ func TestSeedsRun(t *testing.T) {
 	})
 
 	// At this point, 1300 of the 1500 millicpu are in use.
-	kubectl(t, c, "apply", "-f", "testdata/seeds/be-ffmpeg.yaml")
+	kubectl(t, c, "apply", "-f", serviceAndBatch+"be-ffmpeg.yaml")
 	requireSoon(t, 30*time.Second, "the kubelet refuses a pod beyond batch-cpu", func() error { return phase(t, c, "be-ffmpeg", "Failed OutOfkubernetes.io/batch-cpu") })
 	kubectl(t, c, "delete", "pod", "be-ffmpeg", "besteffort-ffmpeg")
-	kubectl(t, c, "apply", "-f", "testdata/seeds/be-ffmpeg.yaml")
+	kubectl(t, c, "apply", "-f", serviceAndBatch+"be-ffmpeg.yaml")
 	requireSoon(t, time.Minute, "it runs when there is room", func() error { return phase(t, c, "be-ffmpeg", "Running") })
 	kubectl(t, c, "delete", "pod", "be-ffmpeg")
-	kubectl(t, c, "apply", "-f", "testdata/seeds/be-ffmpeg-default.yaml")
+	kubectl(t, c, "apply", "-f", serviceAndBatch+"be-ffmpeg-default.yaml")
 	requireSoon(t, time.Minute, "it runs without batch resources", func() error { return phase(t, c, "be-ffmpeg", "Running") })
 	theScheduler(t, c)
 	usageIsShown(t, c, n)
@@ -91,11 +91,11 @@ func TestSeedsRun(t *testing.T) {
 // them can run.
 func theScheduler(t *testing.T, c *Cluster) {
 	t.Helper()
-	manifest, err := os.ReadFile("testdata/seeds/be-ffmpeg.yaml")
+	manifest, err := os.ReadFile(serviceAndBatch + "be-ffmpeg.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	edit := strings.NewReplacer("  nodeName: node-0\n", "", `"1300"`, `"800"`)
+	edit := strings.NewReplacer("  nodeName: node-0 # write the name of your node here\n", "", `"1300"`, `"800"`)
 	for _, name := range []string{"placed-1", "placed-2"} {
 		text := strings.ReplaceAll(edit.Replace(string(manifest)), "be-ffmpeg", name)
 		if _, err := c.KubectlApply(t.Context(), text, "apply", "-f", "-"); err != nil {

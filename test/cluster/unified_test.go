@@ -64,7 +64,7 @@ func TestSeedsOnCgroupV2(t *testing.T) {
 	empty := u.values()
 	offer(t, c, n, 3200, "5Gi")
 	u.apply("", "../../deploy/crds/tenon.sh_nodereports.yaml", "testdata/tenond.yaml")
-	u.apply(unifiedStrategies+"---\n"+roomyPod, "testdata/seeds/ls-nginx.yaml")
+	u.apply(unifiedStrategies+"---\n"+roomyPod, serviceAndBatch+"ls-nginx.yaml")
 	u.running("nginx", "roomy")
 	a := &agent{t: t, c: c, n: n, bin: contained, state: filepath.Join(t.TempDir(), "state")}
 	a.args = []string{"--metrics", unifiedMetrics}
@@ -75,7 +75,7 @@ func TestSeedsOnCgroupV2(t *testing.T) {
 	u.running("first-words")
 	u.startedWithItsValues()
 	u.checkProtection()
-	u.apply("", "testdata/seeds/be-ffmpeg.yaml", "testdata/seeds/besteffort-ffmpeg.yaml")
+	u.apply("", serviceAndBatch+"be-ffmpeg.yaml", serviceAndBatch+"besteffort-ffmpeg.yaml")
 	u.running("be-ffmpeg", "besteffort-ffmpeg")
 	u.checkYielding()
 	u.checkSuppressed()

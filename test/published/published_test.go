@@ -438,23 +438,26 @@ func TestThePageNamesTheDocuments(t *testing.T) {
 	}
 }
 
-// TestTheNamedTestsExist looks for each test that the page names as a proof.
+// TestTheNamedTestsExist looks for each test that the pages name as a proof.
 func TestTheNamedTestsExist(t *testing.T) {
 	tests, err := typed.Tests(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(thePage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	named := regexp.MustCompile("`(Test[\\w/-]+)`").FindAllSubmatch(text, -1)
-	for _, m := range named {
-		if !tests[string(m[1])] {
-			t.Errorf("%s names the test %s, which does not exist", thePage, m[1])
+	named := 0
+	for _, page := range []string{thePage, examples + "README.md"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile("`(Test[\\w/-]+)`").FindAllSubmatch(text, -1) {
+			named++
+			if !tests[string(m[1])] {
+				t.Errorf("%s names the test %s, which does not exist", page, m[1])
+			}
 		}
 	}
-	if len(named) < 20 {
-		t.Errorf("the page names %d tests only", len(named))
+	if named < 20 {
+		t.Errorf("the pages name %d tests only", named)
 	}
 }

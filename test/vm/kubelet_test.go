@@ -116,6 +116,9 @@ func clusterDisk(t *testing.T) string {
 	if err := root.Tree(path.Join(source, "testdata"), "../cluster/testdata"); err != nil {
 		t.Fatal(err)
 	}
+	if err := root.Tree("/src/examples", "../../examples"); err != nil {
+		t.Fatal(err)
+	}
 	const crd = "deploy/crds/tenon.sh_nodereports.yaml"
 	if err := root.File(path.Join("/src", crd), filepath.Join("../..", crd)); err != nil {
 		t.Fatal(err)

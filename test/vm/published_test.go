@@ -171,7 +171,7 @@ func firstLines(g *guestNode, p corev1.Pod) (cpus, mems set) {
 // text. Each of them must change one line.
 func published(t *testing.T, name string, changes ...string) string {
 	t.Helper()
-	text, err := os.ReadFile("../cluster/testdata/cpu-seeds/published/" + name + ".yaml")
+	text, err := os.ReadFile("../../examples/scheduling/" + name + ".yaml")
 	must(t, err)
 	ours := strings.NewReplacer(changes...).Replace(string(text))
 	lines, changed := strings.Split(ours, "\n"), 0

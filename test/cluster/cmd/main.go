@@ -240,7 +240,7 @@ func keepOff(cpus unit.CPUSet) string {
 const hints = `
 The cluster is up. What to type:
   %[1]s -name %[2]s run kubectl get nodes
-  %[1]s -name %[2]s run kubectl apply -f test/cluster/testdata/seeds/ls-nginx.yaml
+  %[1]s -name %[2]s run kubectl apply -f examples/colocation/two-cpus/ls-nginx.yaml
   %[1]s -name %[2]s run kubectl top node            (from twenty seconds on)
   %[1]s -name %[2]s run wrk -t2 -c16 -d10s --latency http://127.0.0.1:8000/
   %[1]s -name %[2]s run bash                        (a shell in its network, with kubectl tenon and helm)
@@ -252,6 +252,6 @@ const tenonHints = `
 Tenon is installed. What to type:
   %[1]s -name %[2]s run kubectl tenon top
   %[1]s -name %[2]s run kubectl tenon explain node node-0
-  %[1]s -name %[2]s run kubectl apply -f test/cluster/testdata/seeds/besteffort-ffmpeg.yaml
+  %[1]s -name %[2]s run kubectl apply -f examples/colocation/two-cpus/besteffort-ffmpeg.yaml
   %[1]s -name %[2]s run helm uninstall tenon -n tenon-system
 `

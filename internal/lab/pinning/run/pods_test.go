@@ -104,7 +104,7 @@ func TestServersAreThoseOfThePublishedManifests(t *testing.T) {
 	objects := text(t, append(b.service(), append(b.manifest(cell{pinning.NGINX, pinning.Shared}, 1), b.manifest(cell{pinning.Pi, pinning.Shared}, 1)...)...))
 	seen := map[string]int{}
 	for _, name := range []string{"service", "configmap", "nginx", "cal-pi"} {
-		published, err := os.ReadFile(filepath.Join("../../../../test/cluster/testdata/cpu-seeds/published", name+".yaml"))
+		published, err := os.ReadFile(filepath.Join("../../../../examples/scheduling", name+".yaml"))
 		if err != nil {
 			t.Fatal(err)
 		}
