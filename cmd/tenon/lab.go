@@ -25,6 +25,7 @@ import (
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/load/protocol"
+	"tenon.sh/tenon/internal/lab/load/wrk"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/testbed"
 )
@@ -56,7 +57,7 @@ func newLabCommand(g *global) *cobra.Command {
 		labflag.GroupHelp(e)
 	}
 	cmd.AddCommand(experiments...)
-	cmd.AddCommand(jobcmd.NewAdvise(jobFrame(g)), newLoadCommand(g), newReportCommand(g), resultcmd.New(resultFrame(g)), resultcmd.NewPack(resultFrame(g)), newChildCommand())
+	cmd.AddCommand(jobcmd.NewAdvise(jobFrame(g)), newLoadCommand(g), newWrkCommand(g), newReportCommand(g), resultcmd.New(resultFrame(g)), resultcmd.NewPack(resultFrame(g)), newChildCommand())
 	return cmd
 }
 
@@ -247,6 +248,47 @@ func runLoad(cmd *cobra.Command, g *global, c load.Config) error {
 		return exitStatus(exitFailure)
 	}
 	return err
+}
+
+func newWrkCommand(g *global) *cobra.Command {
+	return &cobra.Command{
+		Use:   "wrk FILE",
+		Short: "Explain the output of a run of wrk that you have",
+		Long: `Print the figures of one run of wrk 4 as a table, and say why the run must not be
+used: connections that could not be established, answers that failed or did not come.
+For connections it prints the limits of this machine, and how to change them: run it
+where wrk ran. FILE is what wrk printed, - is the standard input. It need not be
+complete; percentiles need wrk --latency. The exit status is 1 if the run is void.`,
+		Example: `  wrk -t6 -c54 -d60s --latency http://nginx.example:8000/ > wrk.txt
+  tenon lab wrk wrk.txt`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usageError{fmt.Errorf("lab wrk wants one file, got %d: see tenon lab wrk --help", len(args))}
+			}
+			in := cmd.InOrStdin()
+			if args[0] != "-" {
+				f, err := os.Open(args[0])
+				if err != nil {
+					return fmt.Errorf("read the output of wrk: %w", err)
+				}
+				defer f.Close()
+				in = f
+			}
+			r, err := wrk.ReadOutput(in)
+			if err != nil {
+				return err
+			}
+			if g.output != cmdline.Text {
+				err = g.output.Print(cmd.OutOrStdout(), r, "")
+			} else {
+				err = r.WriteText(cmd.OutOrStdout())
+			}
+			if err == nil && len(r.Void) > 0 {
+				return exitStatus(exitFailure)
+			}
+			return err
+		},
+	}
 }
 
 // newChildCommand returns the hidden command that testbed.Setting.Self starts.

@@ -32,7 +32,7 @@ func (r *Result) WriteText(w io.Writer) error {
 			columns(name, "-", "-", "-", "-", "-", "-", "-")
 			return
 		}
-		columns(name, micros(l.Mean), micros(l.P50), micros(l.P75), micros(l.P90), micros(l.P99), micros(l.P999), micros(l.Max))
+		columns(name, Micros(l.Mean), Micros(l.P50), Micros(l.P75), Micros(l.P90), Micros(l.P99), Micros(l.P999), Micros(l.Max))
 	}
 	columns("", "mean", "50%", "75%", "90%", "99%", "99.9%", "max")
 	row("latency", r.Latency)
@@ -76,8 +76,8 @@ func (r *Result) WriteText(w io.Writer) error {
 	return err
 }
 
-// micros prints a number of microseconds as a duration with a suitable unit.
-func micros(us float64) string {
+// Micros prints a number of microseconds as a duration with a suitable unit.
+func Micros(us float64) string {
 	switch {
 	case us >= 1e6:
 		return fmt.Sprintf("%.2fs", us/1e6)

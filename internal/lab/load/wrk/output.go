@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/lab/load"
-	"tenon.sh/tenon/internal/lab/load/socket"
 )
 
 // A Result is the complete output of one run of wrk. Its latencies come from
@@ -37,6 +36,9 @@ type Result struct {
 	SocketErrors SocketErrors `json:"socket_errors"`
 	NonSuccess   int64        `json:"non_2xx_or_3xx_responses"`
 
+	// Missing lists the lines of wrk that the output has not, by their first words.
+	// The figures of such a line are 0 and not known. Parse refuses such an output.
+	Missing []string `json:"missing,omitempty"`
 	// Void lists the reasons why the run must not be used. It is empty if the
 	// run is valid.
 	Void []string `json:"void,omitempty"`
@@ -75,28 +77,44 @@ var (
 // Parse parses the output of wrk 4 with --latency. It fails if the output is
 // incomplete or does not come from wrk. It sets Void. The method Explain sets Hints.
 func Parse(output string) (*Result, error) {
-	p := parser{result: &Result{Output: output}, seen: map[string]bool{}}
-	for line := range strings.Lines(output) {
-		p.line(strings.TrimSpace(line))
-	}
-	for _, part := range []string{"Running", "threads", "Latency", "Req/Sec", "50%", "75%", "90%", "99%", "requests", "Requests/sec", "Transfer/sec"} {
-		if !p.seen[part] {
-			p.errs = append(p.errs, fmt.Errorf("no line with %q", part))
-		}
+	p := newParser(output)
+	p.finish()
+	for _, part := range p.result.Missing {
+		p.errs = append(p.errs, fmt.Errorf("no line with %q", part))
 	}
 	if err := errors.Join(p.errs...); err != nil {
 		return nil, fmt.Errorf("wrk output: %w", err)
 	}
-	r := p.result
-	r.Latency.Mean, r.Latency.Max = r.ThreadLatency.Mean, r.ThreadLatency.Max
-	r.judge()
-	return r, nil
+	return p.result, nil
 }
 
 type parser struct {
-	result *Result
-	seen   map[string]bool
-	errs   []error
+	result  *Result
+	lines   map[string]int // how often each part was seen
+	failure string         // the line with which wrk ends if it cannot connect at all
+	errs    []error
+}
+
+// newParser reads the lines of an output.
+func newParser(output string) *parser {
+	p := &parser{result: &Result{Output: output}, lines: map[string]int{}}
+	// Some documents print the last two lines as one.
+	for line := range strings.Lines(strings.ReplaceAll(output, "Transfer/sec:", "\nTransfer/sec:")) {
+		p.line(strings.TrimSpace(line))
+	}
+	return p
+}
+
+// finish computes what follows from all lines.
+func (p *parser) finish() {
+	r := p.result
+	for _, part := range parts {
+		if p.lines[part] == 0 {
+			r.Missing = append(r.Missing, part)
+		}
+	}
+	r.Latency.Mean, r.Latency.Max = r.ThreadLatency.Mean, r.ThreadLatency.Max
+	r.judge()
 }
 
 // line parses one line of the output. It ignores unknown lines, such as the
@@ -104,36 +122,38 @@ type parser struct {
 func (p *parser) line(line string) {
 	r := p.result
 	if m := runningLine.FindStringSubmatch(line); m != nil {
-		p.seen["Running"] = true
+		p.lines["Running"]++
 		r.URL = m[1]
 	} else if m := threadsLine.FindStringSubmatch(line); m != nil {
-		p.seen["threads"] = true
+		p.lines["threads"]++
 		r.Threads, r.Connections = int(p.count(m[1])), int(p.count(m[2]))
 	} else if m := statsLine.FindStringSubmatch(line); m != nil {
-		p.seen[m[1]] = true
+		p.lines[m[1]]++
 		if m[1] == "Latency" {
 			r.ThreadLatency = Stats{p.micros(m[2]), p.micros(m[3]), p.micros(m[4]), p.percent(m[5])}
 		} else {
 			r.ThreadRate = Stats{p.metric(m[2]), p.metric(m[3]), p.metric(m[4]), p.percent(m[5])}
 		}
 	} else if m := quantileLine.FindStringSubmatch(line); m != nil {
-		p.seen[m[1]+"%"] = true
+		p.lines[m[1]+"%"]++
 		quantiles := map[string]*float64{"50": &r.Latency.P50, "75": &r.Latency.P75, "90": &r.Latency.P90, "99": &r.Latency.P99}
 		*quantiles[m[1]] = p.micros(m[2])
 	} else if m := totalsLine.FindStringSubmatch(line); m != nil {
-		p.seen["requests"] = true
+		p.lines["requests"]++
 		r.Requests, r.Length, r.Bytes = p.count(m[1]), time.Duration(p.micros(m[2])*1e3), p.bytes(m[3])
 	} else if m := errorsLine.FindStringSubmatch(line); m != nil {
 		r.SocketErrors = SocketErrors{p.count(m[1]), p.count(m[2]), p.count(m[3]), p.count(m[4])}
 	} else if m := statusLine.FindStringSubmatch(line); m != nil {
 		r.NonSuccess = p.count(m[1])
 	} else if m := rateLine.FindStringSubmatch(line); m != nil {
-		p.seen[m[1]+"/sec"] = true
+		p.lines[m[1]+"/sec"]++
 		if m[1] == "Requests" {
 			r.RequestRate = p.number(m[2], nil)
 		} else {
 			r.TransferRate = p.bytes(m[2])
 		}
+	} else if strings.HasPrefix(line, "unable to connect to ") {
+		p.failure = line
 	}
 }
 
@@ -178,16 +198,6 @@ func (p *parser) number(s string, units map[string]float64) float64 {
 		return 0
 	}
 	return v
-}
-
-// Explain sets Hints if there were socket errors. The hints contain the present
-// limits of this machine and process.
-func (r *Result) Explain() { r.explain(socket.OwnLimits()) }
-
-func (r *Result) explain(l socket.Limits) {
-	if r.SocketErrors != (SocketErrors{}) {
-		r.Hints = l.Hints()
-	}
 }
 
 // judge computes Void.

@@ -1,11 +1,13 @@
 package wrk
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"tenon.sh/tenon/internal/lab/load"
+	"tenon.sh/tenon/internal/lab/load/socket"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -91,9 +94,24 @@ func TestParseReadsTheWholeOutput(t *testing.T) {
 	}
 }
 
-func TestSocketErrorsAreExplained(t *testing.T) {
-	for name, explained := range map[string]bool{"connect": true, "timeout": true, "good": false, "status": false} {
-		output, err := os.ReadFile(filepath.Join("testdata", name+".txt"))
+// TestErrorsAreExplainedByTheirKind reads real outputs. Only connections that fail
+// have to do with the limits of the client.
+func TestErrorsAreExplainedByTheirKind(t *testing.T) {
+	limits := socket.Limits{TWReuse: "2", PortRange: "32768 60999", Somaxconn: "128", OpenFiles: "1024"}
+	const reuse, closes, slow, status, once = "sysctl -w net.ipv4.tcp_tw_reuse=1", "keepalive_requests", "--timeout", "error status", "curl -v http://127.0.0.1:8000/"
+	for name, c := range map[string]struct {
+		change func(*Result)
+		want   []string
+	}{
+		"connect":              {want: []string{reuse}},
+		"connect, all of them": {func(r *Result) { r.Requests = 0 }, []string{once, reuse}},
+		"read":                 {want: []string{closes}},
+		"timeout":              {want: []string{slow}},
+		"status":               {want: []string{status}},
+		"good":                 {},
+	} {
+		file, _, _ := strings.Cut(name, ",")
+		output, err := os.ReadFile(filepath.Join("testdata", file+".txt"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,9 +119,74 @@ func TestSocketErrorsAreExplained(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Explain()
-		if got := strings.Contains(strings.Join(r.Hints, "\n"), "sysctl -w net.ipv4.tcp_tw_reuse=1"); got != explained {
-			t.Errorf("%s: explained %v, want %v: %q", name, got, explained, r.Hints)
+		if c.change != nil {
+			c.change(r)
+		}
+		r.explain(limits)
+		hints := strings.Join(r.Hints, "\n")
+		for _, hint := range []string{reuse, closes, slow, status, once} {
+			if got, want := strings.Contains(hints, hint), slices.Contains(c.want, hint); got != want {
+				t.Errorf("%s: hint %q: %v, want %v: %q", name, hint, got, want, r.Hints)
+			}
+		}
+	}
+}
+
+// TestReadOutputTakesWhatUsersKeep reads outputs that Parse refuses, because lines
+// are missing or two lines are one.
+func TestReadOutputTakesWhatUsersKeep(t *testing.T) {
+	for name, c := range map[string]struct {
+		missing []string
+		p99     float64
+		rate    float64
+	}{
+		"original":         {nil, 786, 144537.08},
+		"no-latency":       {[]string{"50%", "75%", "90%", "99%"}, 0, 3028.94},
+		"published-shared": {[]string{"Running"}, 900, 212350.15},
+	} {
+		f, err := os.Open(filepath.Join("testdata", name+".txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := ReadOutput(f)
+		_ = f.Close()
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if !slices.Equal(r.Missing, c.missing) || r.Latency.P99 != c.p99 || r.RequestRate != c.rate {
+			t.Errorf("%s: missing %q, P99 %v µs, %v requests/s; want %+v", name, r.Missing, r.Latency.P99, r.RequestRate, c)
+		}
+		var text strings.Builder
+		if err := r.WriteText(&text); err != nil {
+			t.Fatal(err)
+		}
+		if unknown := strings.Count(text.String(), "     - ") + strings.Count(text.String(), "unknown"); unknown != len(c.missing) {
+			t.Errorf("%s: %d figures are shown as not known, want %d:\n%s", name, unknown, len(c.missing), text.String())
+		}
+	}
+}
+
+// TestReadOutputRefusesWhatIsNoRun gives one reason for each input that is no
+// output of one run.
+func TestReadOutputRefusesWhatIsNoRun(t *testing.T) {
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join("testdata", name+".txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	for name, c := range map[string]struct{ output, want string }{
+		"nothing":      {"", "no run of wrk 4 is in it"},
+		"another tool": {"Requests/sec:\t12.3\n", "no run of wrk 4 is in it"},
+		"refused":      {read("refused"), "Connection refused"},
+		"two runs":     {read("good") + read("good"), "2 runs"},
+		"too long":     {strings.Repeat("x\n", maxOutput), "more than"},
+		"odd figure":   {strings.Replace(read("good"), "601.01us", "601.01ns", 1), `"601.01ns"`},
+	} {
+		if r, err := ReadOutput(strings.NewReader(c.output)); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %+v, error %v; want one line with %s", name, r, err, c.want)
 		}
 	}
 }
@@ -155,7 +238,7 @@ func TestParseRefusesWhatIsNotWhole(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	files, err := filepath.Glob("testdata/*.txt")
+	files, err := filepath.Glob("testdata/*.txt") // some of them only ReadOutput takes
 	if err != nil || len(files) == 0 {
 		f.Fatal("no captured outputs", err)
 	}
@@ -167,9 +250,15 @@ func FuzzParse(f *testing.F) {
 		f.Add(string(output))
 	}
 	f.Fuzz(func(t *testing.T, output string) {
-		r, err := Parse(output)
+		r, err := ReadOutput(strings.NewReader(output))
+		if whole, strict := Parse(output); strict == nil && err == nil && whole.Latency != r.Latency {
+			t.Errorf("the two readers differ: %+v and %+v", whole, r)
+		}
 		if err != nil {
 			return
+		}
+		if err := r.WriteText(io.Discard); err != nil {
+			t.Error(err)
 		}
 		for _, v := range []float64{r.Latency.P50, r.Latency.P99, r.Latency.Max, r.RequestRate, r.Bytes, float64(r.Length), float64(r.Requests)} {
 			if !(v >= 0) {
