@@ -97,27 +97,40 @@ func readDataset(t *testing.T) (d dataset) {
 // with the page. A cell of ours is computed from the raw data of an experiment, or is
 // the reason why there is none.
 func TestTablesStandBesideEachOther(t *testing.T) {
-	text, err := os.ReadFile(thePage)
+	made := map[string]string{}
+	for _, tab := range readDataset(t).Tables {
+		made[tab.Name] = tab.render(t)
+	}
+	compareTables(t, thePage, made)
+}
+
+// compareTables compares tables with those of a page, or writes them. In the page
+// they stand between two comments.
+func compareTables(t *testing.T, file string, made map[string]string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	page := string(text)
-	for _, tab := range readDataset(t).Tables {
-		begin, end := "<!-- table "+tab.Name+" -->\n\n", "\n<!-- end -->"
+	for name, table := range made {
+		begin, end := "<!-- table "+name+" -->\n\n", "\n<!-- end -->"
 		before, rest, found := strings.Cut(page, begin)
 		shown, after, closed := strings.Cut(rest, end)
 		if !found || !closed || strings.Contains(after, begin) {
-			t.Errorf("the page has no table %s, or two", tab.Name)
+			t.Errorf("%s has no table %s, or two", file, name)
 			continue
 		}
-		made := tab.render(t)
-		if shown != made && !*update {
-			t.Errorf("table %s is not that of the data; go test ./test/published -update writes it:\n%s", tab.Name, made)
+		if shown != table && !*update {
+			t.Errorf("table %s of %s is not that of the data; go test ./test/published -update writes it:\n%s", name, file, table)
 		}
-		page = before + begin + made + end + after
+		page = before + begin + table + end + after
 	}
-	if *update {
-		if err := os.WriteFile(thePage, []byte(page), 0o644); err != nil {
+	if n := strings.Count(page, "<!-- table "); n != len(made) {
+		t.Errorf("%s has %d tables, want %d", file, n, len(made))
+	}
+	if *update && !t.Failed() {
+		if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -445,7 +458,7 @@ func TestTheNamedTestsExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	named := 0
-	for _, page := range []string{thePage, examples + "README.md"} {
+	for _, page := range []string{thePage, authorsPage, examples + "README.md"} {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
