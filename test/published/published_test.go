@@ -458,7 +458,7 @@ func TestTheNamedTestsExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	named := 0
-	for _, page := range []string{thePage, authorsPage, examples + "README.md"} {
+	for _, page := range []string{thePage, authorsPage, kernelsPage, examples + "README.md"} {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
