@@ -20,18 +20,18 @@ const (
 // Predict returns the time of a job of a cell on a machine, in seconds. It
 // gives the wider of two 95 % intervals: from the jackknife over blocks, and
 // from the bootstrap over blocks. One block gives no interval. For a cell that
-// is too far from the observations, it returns ErrBeyond.
+// is too far from the observations, it returns a Beyond.
 func (f *Model) Predict(m Machine, c Cell) (stat.Estimate, error) {
 	if err := errors.Join(m.Check(), c.check()); err != nil {
 		return stat.Estimate{}, err
 	}
 	p := c.pointOn(m)
 	if err := f.checkDistance(m, c, p); err != nil {
-		return stat.Estimate{}, fmt.Errorf("%w: %w", ErrBeyond, err)
+		return stat.Estimate{}, err
 	}
 	value, sound := p.seconds(f.of)
 	if !sound {
-		return stat.Estimate{}, fmt.Errorf("%w: the model gives no time there", ErrBeyond)
+		return stat.Estimate{}, Beyond{}
 	}
 	return f.interval(value, func(of [parameters]float64) (float64, bool) { return p.seconds(of) }), nil
 }
@@ -101,23 +101,75 @@ func (f *Model) checkDistance(m Machine, c Cell, p point) error {
 	const slack = 1e-9
 	switch {
 	case m.Cores > cores*f.Machine.Cores:
-		return fmt.Errorf("%d cores are more than %d times the %d that were measured (at most %d)", m.Cores, cores, f.Machine.Cores, cores*f.Machine.Cores)
+		return Beyond{ManyCores, float64(m.Cores), 0, float64(f.Machine.Cores)}
 	case c.Jobs > further*f.most:
-		return fmt.Errorf("%d jobs are more than twice the %d that were measured at once", c.Jobs, f.most)
+		return Beyond{ManyJobs, float64(c.Jobs), 0, float64(f.most)}
 	case p.total > further*mostTotal+slack:
-		return fmt.Errorf("the jobs would use %.4g CPUs, more than twice the %.4g that were measured", p.total, mostTotal)
+		return Beyond{ManyCPUs, p.total, 0, mostTotal}
 	case p.cpus > further*mostCPUs+slack:
-		return fmt.Errorf("a job would use %.4g CPUs, more than twice the %.4g that were measured", p.cpus, mostCPUs)
+		return Beyond{WideJob, p.cpus, 0, mostCPUs}
 	case p.cpus < leastCPUs/further-slack:
-		return fmt.Errorf("a job would use %.4g CPUs, less than half of the %.4g that were measured", p.cpus, leastCPUs)
+		return Beyond{NarrowJob, p.cpus, leastCPUs, 0}
 	case !f.fitted[sibling] && (p.sibling > mostShared+spread || p.sibling < leastShared-spread):
-		return fmt.Errorf("siblings would be busy together %s, and only %s was measured", percent(p.sibling), percent(mostShared))
+		return Beyond{Siblings, p.sibling, leastShared, mostShared}
 	case !f.fitted[clock] && (p.busy > mostBusy+spread || p.busy < leastBusy-spread):
-		return fmt.Errorf("cores would be busy %s, and only %s to %s was measured", percent(p.busy), percent(leastBusy), percent(mostBusy))
+		return Beyond{BusyCores, p.busy, leastBusy, mostBusy}
 	case !f.fitted[serial] && math.Max(1, p.cpus) > math.Max(1, mostCPUs)+slack:
-		return fmt.Errorf("a job would use %.4g CPUs, and how it scales beyond %.4g was not measured", p.cpus, mostCPUs)
+		return Beyond{Scaling, p.cpus, 0, mostCPUs}
 	}
 	return nil
+}
+
+// A Bound is one of the bounds of what a model predicts.
+type Bound int
+
+// The bounds.
+const (
+	NoTime    Bound = iota // the model gives no time there
+	ManyCores              // of the machine
+	ManyJobs
+	ManyCPUs // of all jobs together
+	WideJob  // the CPUs of a job
+	NarrowJob
+	Siblings  // the time for which siblings are busy together
+	BusyCores // the time for which cores are busy
+	Scaling   // how a job scales
+)
+
+// Beyond is the error of a prediction that would go beyond what was measured. Of is
+// the value of the cell or of the machine. Least and Most were measured. It is
+// ErrBeyond.
+type Beyond struct {
+	Bound           Bound
+	Of, Least, Most float64
+}
+
+// Is reports whether err is ErrBeyond.
+func (b Beyond) Is(err error) bool { return err == ErrBeyond } //nolint:errorlint // errors.Is calls it for each error
+
+func (b Beyond) Error() string { return ErrBeyond.Error() + ": " + b.Text() }
+
+// Text says what would go beyond which measurement.
+func (b Beyond) Text() string {
+	switch b.Bound {
+	case ManyCores:
+		return fmt.Sprintf("%g cores are more than %d times the %g that were measured (at most %g)", b.Of, cores, b.Most, cores*b.Most)
+	case ManyJobs:
+		return fmt.Sprintf("%g jobs are more than twice the %g that were measured at once", b.Of, b.Most)
+	case ManyCPUs:
+		return fmt.Sprintf("the jobs would use %.4g CPUs, more than twice the %.4g that were measured", b.Of, b.Most)
+	case WideJob:
+		return fmt.Sprintf("a job would use %.4g CPUs, more than twice the %.4g that were measured", b.Of, b.Most)
+	case NarrowJob:
+		return fmt.Sprintf("a job would use %.4g CPUs, less than half of the %.4g that were measured", b.Of, b.Least)
+	case Siblings:
+		return fmt.Sprintf("siblings would be busy together %s, and only %s was measured", percent(b.Of), percent(b.Most))
+	case BusyCores:
+		return fmt.Sprintf("cores would be busy %s, and only %s to %s was measured", percent(b.Of), percent(b.Least), percent(b.Most))
+	case Scaling:
+		return fmt.Sprintf("a job would use %.4g CPUs, and how it scales beyond %.4g was not measured", b.Of, b.Most)
+	}
+	return "the model gives no time there"
 }
 
 func percent(share float64) string { return fmt.Sprintf("%.0f %% of the time", 100*share) }

@@ -117,14 +117,15 @@ func (r Result) predict(m *capacity.Model, n Node) (all []jobs.Option, refused [
 	}
 	for _, way := range ways {
 		for way.Concurrency = 1; way.Concurrency <= 2*most; way.Concurrency++ {
+			var beyond capacity.Beyond
 			cell, _ := cellOf(way)
 			if way.Concurrency > 1 && cell.Limit*float64(cell.Jobs) > float64(n.CPUs) {
 				break // such jobs need more CPUs than the machine has, so the lab would not run them either
 			}
 			e, err := m.Predict(capacity.Machine(n), cell)
 			switch {
-			case errors.Is(err, capacity.ErrBeyond):
-				refused = append(refused, refusal{describe(way), strings.TrimPrefix(err.Error(), capacity.ErrBeyond.Error()+": ")})
+			case errors.As(err, &beyond):
+				refused = append(refused, refusal{describe(way), beyond})
 			case err != nil:
 				return nil, nil, err
 			default:
@@ -142,18 +143,21 @@ func (r Result) predict(m *capacity.Model, n Node) (all []jobs.Option, refused [
 	return all, refused, nil
 }
 
-// unknownStrategy is the reason why a strategy cannot be predicted.
-const unknownStrategy = "the model does not know this strategy"
+// unknownStrategy stands for the reason that the model does not know the strategy.
+var unknownStrategy = capacity.Beyond{Bound: -1}
 
 // A refusal is a way to run jobs that is not predicted, with the reason.
-type refusal struct{ way, why string }
+type refusal struct {
+	way string
+	why capacity.Beyond
+}
 
 // refusals returns one text for each reason, with the ways to run jobs that
 // have it. If all is true, nothing was predicted. A reason for several ways is
 // then printed without them, and unknown strategies are left out.
 func refusals(refused []refusal, all bool) []string {
-	var reasons []string
-	ways := map[string][]string{}
+	var reasons []capacity.Beyond
+	ways := map[capacity.Beyond][]string{}
 	for _, r := range refused {
 		if len(ways[r.why]) == 0 {
 			reasons = append(reasons, r.why)
@@ -162,12 +166,16 @@ func refusals(refused []refusal, all bool) []string {
 	}
 	var texts []string
 	for _, why := range reasons {
-		text := strings.Join(ways[why], "; ") + ": " + why
+		text := why.Text()
 		switch {
-		case all && why == unknownStrategy:
+		case why != unknownStrategy:
+		case all:
 			continue
-		case all && len(ways[why]) > 1:
-			text = why
+		default:
+			text = "the model does not know this strategy"
+		}
+		if !all || len(ways[why]) == 1 {
+			text = strings.Join(ways[why], "; ") + ": " + text
 		}
 		texts = append(texts, text)
 	}

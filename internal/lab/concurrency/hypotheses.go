@@ -11,10 +11,11 @@ import (
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/stat"
 	"tenon.sh/tenon/internal/lab/textlayout"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // A Hypothesis is a possible reason why jobs cost more CPU time under some
-// conditions. Its verdict comes from this measurement.
+// conditions, in words. Its verdict comes from this measurement.
 type Hypothesis struct {
 	Cause   string `json:"cause"`
 	Verdict string `json:"verdict"` // supported, ruled out, cannot tell
@@ -27,6 +28,53 @@ const (
 	unclear   = "cannot tell"
 )
 
+// A finding is what this measurement says about a possible cause, as values.
+type finding struct {
+	cause   cause
+	verdict string
+	lack    lack // why nothing was compared; 0: the numbers below were
+	cells   int
+	span    stat.Estimate // the used share of a quota
+	ghz     float64       // the clock of a half idle machine
+	ratios  []limitRatio
+}
+
+// A limitRatio is a ratio of jobs with a limit, to jobs with the limit other, if
+// there is one.
+type limitRatio struct {
+	limit, other unit.MilliCPU
+	memory       unit.Bytes
+	ratio        stat.Estimate
+}
+
+// A cause is a possible cause that the published experiment left open.
+type cause int
+
+const (
+	quotaLoss cause = iota
+	slowClock
+	busySiblings
+	coldCaches
+	hypervisor
+)
+
+// A lack is a reason why the measurement decides nothing.
+type lack int
+
+const (
+	_ lack = iota
+	neverHeld
+	oneBlock
+	noCycles
+	noPairOfCells
+	noSiblings
+	notPinned
+	oneLimit
+	notDescribed
+	notVirtual
+	stealIsVoid
+)
+
 // unknownNumber stands for a number that was not measured.
 var unknownNumber = report.Number(math.NaN())
 
@@ -35,7 +83,10 @@ const quotaStrategy = "quota"
 
 // explain judges possible causes that the published experiment left open.
 func (r *Result) explain() {
-	r.Hypotheses = append(r.Hypotheses, r.lostQuota(), r.clock(), r.siblings(), r.coldCaches(), r.hypervisor())
+	for _, f := range []finding{r.lostQuota(), r.clock(), r.siblings(), r.coldCaches(), r.hypervisor()} {
+		r.findings = append(r.findings, f)
+		r.Hypotheses = append(r.Hypotheses, f.hypothesis())
+	}
 }
 
 // singleLimits returns the options with one job under a quota, sorted by limit.
@@ -56,36 +107,33 @@ const wholeQuota = 0.95
 
 // lostQuota judges the periods in which a quota stopped jobs. If a job used less
 // than its quota in these periods, the rest was lost.
-func (r *Result) lostQuota() Hypothesis {
-	h := Hypothesis{Cause: "a part of the quota is lost", Verdict: unclear, Figure: "No job was held by a quota for half of its periods."}
+func (r *Result) lostQuota() finding {
+	h := finding{cause: quotaLoss, verdict: unclear, lack: neverHeld}
 	least, most := map[int][]float64{}, map[int][]float64{}
-	cells := 0
 	for i, o := range r.Options {
 		if s := o.Shares; s == nil || o.Strategy != quotaStrategy || s.Throttled <= 0.5 {
 			continue
 		}
-		cells++
+		h.cells++
 		for block, used := range usedWhileHeld(r.measured[i].Jobs) {
 			least[block], most[block] = append(least[block], used.least), append(most[block], used.most)
 		}
 	}
-	if cells == 0 {
+	if h.cells == 0 {
 		return h
 	}
 	low, high := stat.Describe(means(least)), stat.Describe(means(most))
 	if low.Blocks < 2 {
-		h.Figure = "A quota held jobs in one block only, so there is no interval."
+		h.lack = oneBlock
 		return h
 	}
-	from, to := max(low.Low, 0), min(high.High, 1)
+	h.lack, h.span = 0, stat.Estimate{Low: max(low.Low, 0), High: min(high.High, 1), Blocks: low.Blocks}
 	switch {
-	case from >= wholeQuota:
-		h.Verdict = ruledOut
-	case to < wholeQuota:
-		h.Verdict = supported
+	case h.span.Low >= wholeQuota:
+		h.verdict = ruledOut
+	case h.span.High < wholeQuota:
+		h.verdict = supported
 	}
-	h.Figure = fmt.Sprintf("In the periods in which a quota stopped them, jobs used %.0f to %.0f %% of it (95 %% interval over %d blocks, mean of %s).",
-		100*from, 100*to, low.Blocks, textlayout.Plural(cells, "cell", "cells"))
 	return h
 }
 
@@ -134,8 +182,8 @@ const (
 
 // clock compares the clock of a full machine with that of a half idle one,
 // within blocks.
-func (r *Result) clock() Hypothesis {
-	h := Hypothesis{Cause: "the clock is slow on a machine that is half idle", Verdict: unclear, Figure: "This machine counts no cycles, as most virtual machines: its clock cannot be seen."}
+func (r *Result) clock() finding {
+	h := finding{cause: slowClock, verdict: unclear, lack: noCycles}
 	half, full := map[int][]float64{}, map[int][]float64{}
 	counted := false
 	for i, o := range r.Options {
@@ -161,18 +209,22 @@ func (r *Result) clock() Hypothesis {
 	}
 	e := compareByBlock(means(full), means(half))
 	if e.Blocks == 0 {
-		h.Figure = fmt.Sprintf("No block has both a cell in which at most %.0f %% of the CPUs were busy and one in which at least %.0f %% were.", 100*halfBusy, 100*fullBusy)
+		h.lack = noPairOfCells
 		return h
 	}
-	switch {
-	case e.Blocks > 1 && e.Low > 1+cliffMargin:
-		h.Verdict = supported
-	case e.Blocks > 1 && e.High < 1+cliffMargin:
-		h.Verdict = ruledOut
-	}
-	h.Figure = fmt.Sprintf("With at most %.0f %% of the CPUs busy, jobs ran at %.2f GHz; with at least %.0f %% busy, the clock was %s times as fast.",
-		100*halfBusy, stat.Describe(means(half)).Value, 100*fullBusy, ratioText(report.Number(e.Value), e))
+	h.lack, h.ghz, h.ratios = 0, stat.Describe(means(half)).Value, []limitRatio{{ratio: e}}
+	h.judge()
 	return h
+}
+
+// judge decides by the only ratio.
+func (h *finding) judge() {
+	switch e := h.ratios[0].ratio; {
+	case e.Blocks > 1 && e.Low > 1+cliffMargin:
+		h.verdict = supported
+	case e.Blocks > 1 && e.High < 1+cliffMargin:
+		h.verdict = ruledOut
+	}
 }
 
 // clocks returns the clock in GHz at which jobs ran, for each block.
@@ -191,22 +243,17 @@ func clocks(all []jobs.Job) map[int]float64 {
 // siblings compares the CPU time of a job under a quota, whose threads may run
 // on siblings, with that of a pinned job. It is supported if the job costs more
 // under one limit, and ruled out only if it does not under any limit.
-func (r *Result) siblings() Hypothesis {
-	h := Hypothesis{Cause: "threads of a job run on siblings of one core", Verdict: unclear, Figure: "No core of this machine has siblings."}
+func (r *Result) siblings() finding {
+	h := finding{cause: busySiblings, verdict: unclear, lack: noSiblings}
 	if n := r.Experiment.Node; n.Cores == n.CPUs {
 		return h
 	}
-	var ratios []string
 	more, same := 0, 0
 	for _, c := range r.Comparisons {
 		if c.Jobs != 1 || c.CPUSpan.Blocks < 2 || !(c.Of == quotaStrategy && c.To == "pinned") {
 			continue
 		}
-		limit := "limit " + limitText(c.Limit)
-		if c.Memory > 0 {
-			limit += " and " + memoryText(c.Memory)
-		}
-		ratios = append(ratios, fmt.Sprintf("%s with %s", ratioText(c.CPU, c.CPUSpan), limit))
+		h.ratios = append(h.ratios, limitRatio{limit: c.Limit, memory: c.Memory, ratio: c.CPUSpan})
 		switch {
 		case c.CPUSpan.Low > 1+cliffMargin:
 			more++
@@ -214,49 +261,95 @@ func (r *Result) siblings() Hypothesis {
 			same++
 		}
 	}
-	if len(ratios) == 0 {
-		h.Figure = "No cell with one job ran both under a quota and pinned, in two blocks or more."
-		return h
-	}
-	h.Figure = fmt.Sprintf("The CPU time of a job alone under a quota, divided by that of one on CPUs of its own, is %s.", strings.Join(ratios, ", "))
-	switch {
+	switch h.lack = 0; {
+	case len(h.ratios) == 0:
+		h.lack = notPinned
 	case more > 0:
-		h.Verdict = supported
-		h.Figure += " Stops by the quota, and moves between CPUs, would look the same."
-	case same == len(ratios):
-		h.Verdict = ruledOut
+		h.verdict = supported
+	case same == len(h.ratios):
+		h.verdict = ruledOut
 	}
 	return h
 }
 
-func (r *Result) coldCaches() Hypothesis {
-	h := Hypothesis{Cause: "caches are cold after each stop by the quota", Verdict: unclear, Figure: "Fewer than two limits ran under a quota."}
+func (r *Result) coldCaches() finding {
+	h := finding{cause: coldCaches, verdict: unclear, lack: oneLimit}
 	all := r.singleLimits()
 	if len(all) < 2 {
 		return h
 	}
 	least, most := all[0], all[len(all)-1]
-	e := compareByBlock(least.CPUSecondsBy, most.CPUSecondsBy)
-	h.Figure = fmt.Sprintf("A job alone with limit %s costs %s times as much as one with limit %s.", limitText(least.Cell.CPU), ratioText(report.Number(e.Value), e), limitText(most.Cell.CPU))
-	switch {
-	case e.Blocks > 1 && e.Low > 1+cliffMargin:
-		h.Verdict = supported
-		h.Figure += " A slow clock would look the same."
-	case e.Blocks > 1 && e.High < 1+cliffMargin:
-		h.Verdict = ruledOut
+	h.lack, h.ratios = 0, []limitRatio{{limit: least.Cell.CPU, other: most.Cell.CPU, ratio: compareByBlock(least.CPUSecondsBy, most.CPUSecondsBy)}}
+	h.judge()
+	return h
+}
+
+func (r *Result) hypervisor() finding {
+	h := finding{cause: hypervisor, verdict: unclear, lack: stealIsVoid}
+	switch m := r.Experiment.Machine; {
+	case !m.Known():
+		h.lack = notDescribed
+	case m.Virtualization == "none":
+		h.verdict, h.lack = ruledOut, notVirtual
 	}
 	return h
 }
 
-func (r *Result) hypervisor() Hypothesis {
-	h := Hypothesis{Cause: "the hypervisor takes CPU time", Verdict: unclear, Figure: "The machine is not described."}
-	m := r.Experiment.Machine
-	switch {
-	case !m.Known():
-	case m.Virtualization == "none":
-		h.Verdict, h.Figure = ruledOut, "This machine is not virtual."
-	default:
-		h.Figure = "Runs with steal time are void; a hypervisor may stop CPUs without saying so."
+var causeTexts = map[cause]string{
+	quotaLoss: "a part of the quota is lost", slowClock: "the clock is slow on a machine that is half idle", busySiblings: "threads of a job run on siblings of one core",
+	coldCaches: "caches are cold after each stop by the quota", hypervisor: "the hypervisor takes CPU time",
+}
+
+var lackTexts = map[lack]string{
+	neverHeld:     "No job was held by a quota for half of its periods.",
+	oneBlock:      "A quota held jobs in one block only, so there is no interval.",
+	noCycles:      "This machine counts no cycles, as most virtual machines: its clock cannot be seen.",
+	noPairOfCells: fmt.Sprintf("No block has both a cell in which at most %.0f %% of the CPUs were busy and one in which at least %.0f %% were.", 100*halfBusy, 100*fullBusy),
+	noSiblings:    "No core of this machine has siblings.",
+	notPinned:     "No cell with one job ran both under a quota and pinned, in two blocks or more.",
+	oneLimit:      "Fewer than two limits ran under a quota.",
+	notDescribed:  "The machine is not described.",
+	notVirtual:    "This machine is not virtual.",
+	stealIsVoid:   "Runs with steal time are void; a hypervisor may stop CPUs without saying so.",
+}
+
+// hypothesis writes a finding in words.
+func (h finding) hypothesis() Hypothesis {
+	text := lackTexts[h.lack]
+	if h.lack == 0 {
+		text = h.figure()
 	}
-	return h
+	return Hypothesis{causeTexts[h.cause], h.verdict, text}
+}
+
+// figure writes the numbers that decide.
+func (h finding) figure() (text string) {
+	ratio := func(r limitRatio) string { return ratioText(report.Number(r.ratio.Value), r.ratio) }
+	switch h.cause {
+	case quotaLoss:
+		return fmt.Sprintf("In the periods in which a quota stopped them, jobs used %.0f to %.0f %% of it (95 %% interval over %d blocks, mean of %s).",
+			100*h.span.Low, 100*h.span.High, h.span.Blocks, textlayout.Plural(h.cells, "cell", "cells"))
+	case slowClock:
+		return fmt.Sprintf("With at most %.0f %% of the CPUs busy, jobs ran at %.2f GHz; with at least %.0f %% busy, the clock was %s times as fast.", 100*halfBusy, h.ghz, 100*fullBusy, ratio(h.ratios[0]))
+	case busySiblings:
+		var all []string
+		for _, r := range h.ratios {
+			one := ratio(r) + " with limit " + limitText(r.limit)
+			if r.memory > 0 {
+				one += " and " + memoryText(r.memory)
+			}
+			all = append(all, one)
+		}
+		text = fmt.Sprintf("The CPU time of a job alone under a quota, divided by that of one on CPUs of its own, is %s.", strings.Join(all, ", "))
+		if h.verdict == supported {
+			text += " Stops by the quota, and moves between CPUs, would look the same."
+		}
+	case coldCaches:
+		r := h.ratios[0]
+		text = fmt.Sprintf("A job alone with limit %s costs %s times as much as one with limit %s.", limitText(r.limit), ratio(r), limitText(r.other))
+		if h.verdict == supported {
+			text += " A slow clock would look the same."
+		}
+	}
+	return text
 }

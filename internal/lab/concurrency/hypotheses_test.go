@@ -23,9 +23,8 @@ type sketch struct {
 	ghz      float64   // 0: the machine counts no cycles
 }
 
-// verdicts analyses an invented experiment, and returns the hypothesis about a
-// cause.
-func verdicts(t *testing.T, on Node, cause string, cells []sketch) Hypothesis {
+// verdicts analyses an invented experiment, and returns the finding about a cause.
+func verdicts(t *testing.T, on Node, cause cause, cells []sketch) finding {
 	t.Helper()
 	at := time.Unix(1e9, 0).UTC()
 	var all []jobs.Job
@@ -48,13 +47,13 @@ func verdicts(t *testing.T, on Node, cause string, cells []sketch) Hypothesis {
 			at = at.Add(time.Hour)
 		}
 	}
-	for _, h := range Analyse(Experiment{Node: on, Header: report.Header{Blocks: blocks}}, all).Hypotheses {
-		if h.Cause == cause {
+	for _, h := range Analyse(Experiment{Node: on, Header: report.Header{Blocks: blocks}}, all).findings {
+		if h.cause == cause {
 			return h
 		}
 	}
-	t.Fatalf("there is no hypothesis %q", cause)
-	return Hypothesis{}
+	t.Fatalf("there is no finding about %q", causeTexts[cause])
+	return finding{}
 }
 
 // always returns the same number of CPUs for each of n blocks.
@@ -66,24 +65,28 @@ func always(cpus float64, n int) []float64 {
 	return all
 }
 
-// A verdictCase has the verdict and a part of the figure that cells must get.
+// A verdictCase has the verdict and what decides it: the reason why nothing was
+// compared, or a part of the figure.
 type verdictCase struct {
 	cells   []sketch
 	verdict string
-	figure  string
+	decides any // a lack, or a text
 }
 
-func checkVerdicts(t *testing.T, on Node, cause string, cases map[string]verdictCase) {
+func checkVerdicts(t *testing.T, on Node, cause cause, cases map[string]verdictCase) {
 	t.Helper()
 	for name, c := range cases {
-		if h := verdicts(t, on, cause, c.cells); h.Verdict != c.verdict || !strings.Contains(h.Figure, c.figure) {
-			t.Errorf("%s: %s. %s\nwant: %s. …%s…", name, h.Verdict, h.Figure, c.verdict, c.figure)
+		h := verdicts(t, on, cause, c.cells)
+		why, lacks := c.decides.(lack)
+		figure, _ := c.decides.(string)
+		if h.verdict != c.verdict || h.lack != why || !lacks && !strings.Contains(h.figure(), figure) {
+			t.Errorf("%s: %+v\nwant: %s, %v", name, h.hypothesis(), c.verdict, c.decides)
 		}
 	}
 }
 
 func TestAQuotaIsLostOnlyInThePeriodsThatItStops(t *testing.T) {
-	checkVerdicts(t, Node{CPUs: 4, Cores: 4}, "a part of the quota is lost", map[string]verdictCase{
+	checkVerdicts(t, Node{CPUs: 4, Cores: 4}, quotaLoss, map[string]verdictCase{
 		// The job has two threads in 60 periods and one in 40. It loses nothing.
 		"one thread in the other periods": {[]sketch{{"quota", 1, 2000, always(1.6, 4), 100, 60, 0}}, unclear, "jobs used 67 to 100 % of it (95 % interval over 4 blocks, mean of 1 cell)"},
 		"stopped in each period":          {[]sketch{{"quota", 1, 500, always(0.4, 4), 100, 100, 0}}, supported, "jobs used 80 to 80 % of it"},
@@ -94,9 +97,9 @@ func TestAQuotaIsLostOnlyInThePeriodsThatItStops(t *testing.T) {
 		"asleep half of the time":    {[]sketch{{"quota", 1, 1000, always(0.5, 4), 50, 50, 0}}, unclear, "jobs used 0 to 100 % of it"},
 		"periods of 10 ms":           {[]sketch{{"quota", 1, 1000, always(1, 4), 1000, 1000, 0}}, ruledOut, "jobs used 100 to 100 % of it"},
 		"blocks that differ":         {[]sketch{{"quota", 1, 500, []float64{0.5, 0.4, 0.5, 0.42}, 100, 100, 0}}, unclear, "of it (95 % interval over 4 blocks"},
-		"one block":                  {[]sketch{{"quota", 1, 500, always(0.4, 1), 100, 100, 0}}, unclear, "in one block only"},
-		"stopped in few periods":     {[]sketch{{"quota", 1, 500, always(0.4, 4), 100, 40, 0}}, unclear, "No job was held"},
-		"stopped by another limiter": {[]sketch{{"tenon", 1, 500, always(0.4, 4), 100, 100, 0}}, unclear, "No job was held"},
+		"one block":                  {[]sketch{{"quota", 1, 500, always(0.4, 1), 100, 100, 0}}, unclear, oneBlock},
+		"stopped in few periods":     {[]sketch{{"quota", 1, 500, always(0.4, 4), 100, 40, 0}}, unclear, neverHeld},
+		"stopped by another limiter": {[]sketch{{"tenon", 1, 500, always(0.4, 4), 100, 100, 0}}, unclear, neverHeld},
 	})
 }
 
@@ -104,16 +107,15 @@ func TestTheClockIsComparedBetweenAFullAndAHalfIdleMachine(t *testing.T) {
 	cell := func(jobs int, cpus, ghz float64) sketch {
 		return sketch{strategy: "unbounded", jobs: jobs, cpus: always(cpus, 4), ghz: ghz}
 	}
-	const none = "No block has both a cell in which at most 55 % of the CPUs were busy and one in which at least 90 % were."
-	checkVerdicts(t, Node{CPUs: 4, Cores: 4}, "the clock is slow on a machine that is half idle", map[string]verdictCase{
-		"one cell":              {[]sketch{cell(1, 1, 3.1)}, unclear, none},
-		"full cells only":       {[]sketch{cell(4, 0.99, 3.1), cell(5, 0.8, 3.1)}, unclear, none},
-		"neither full nor idle": {[]sketch{cell(1, 1, 2), cell(3, 1, 3.1)}, unclear, none},
+	checkVerdicts(t, Node{CPUs: 4, Cores: 4}, slowClock, map[string]verdictCase{
+		"one cell":              {[]sketch{cell(1, 1, 3.1)}, unclear, noPairOfCells},
+		"full cells only":       {[]sketch{cell(4, 0.99, 3.1), cell(5, 0.8, 3.1)}, unclear, noPairOfCells},
+		"neither full nor idle": {[]sketch{cell(1, 1, 2), cell(3, 1, 3.1)}, unclear, noPairOfCells},
 		"a clock that rises":    {[]sketch{cell(1, 1, 2), cell(4, 0.99, 3)}, supported, "With at most 55 % of the CPUs busy, jobs ran at 2.00 GHz; with at least 90 % busy, the clock was 1.50 (1.50 to 1.50) times as fast."},
 		"the same clock":        {[]sketch{cell(2, 1, 3.1), cell(4, 0.95, 3.1)}, ruledOut, "jobs ran at 3.10 GHz; with at least 90 % busy, the clock was 1.00 (1.00 to 1.00) times as fast."},
 		"a clock that falls":    {[]sketch{cell(1, 1, 3), cell(4, 0.99, 2)}, ruledOut, "the clock was 0.67 (0.67 to 0.67) times as fast."},
 		"one block":             {[]sketch{{strategy: "unbounded", jobs: 1, cpus: always(1, 1), ghz: 2}, {strategy: "unbounded", jobs: 4, cpus: always(1, 1), ghz: 3}}, unclear, "the clock was 1.50 times as fast."},
-		"no cycles":             {[]sketch{cell(1, 1, 0), cell(4, 0.99, 0)}, unclear, "counts no cycles"},
+		"no cycles":             {[]sketch{cell(1, 1, 0), cell(4, 0.99, 0)}, unclear, noCycles},
 	})
 }
 
@@ -129,16 +131,15 @@ func TestTheVerdictOnSiblingsBelongsToItsFigure(t *testing.T) {
 	}
 	both := func(a, b []sketch) []sketch { return append(a, b...) }
 	higher, near, equal := []float64{1.28, 1.32, 1.3, 1.3}, []float64{0.98, 1.12, 1.03, 1.08}, []float64{1, 1.01, 0.99, 1}
-	const cause = "threads of a job run on siblings of one core"
-	checkVerdicts(t, Node{CPUs: 4, Cores: 2}, cause, map[string]verdictCase{
+	checkVerdicts(t, Node{CPUs: 4, Cores: 2}, busySiblings, map[string]verdictCase{
 		"higher with one limit":    {both(pair(500, higher...), pair(1000, near...)), supported, "is 1.30 (1.27 to 1.33) with limit 0.5, 1.05 ("},
 		"higher with the other":    {both(pair(500, near...), pair(1000, higher...)), supported, "with limit 0.5, 1.30 (1.27 to 1.33) with limit 1. Stops by the quota, and moves between CPUs, would look the same."},
 		"not decided with a limit": {both(pair(500, equal...), pair(1000, near...)), unclear, "with limit 0.5, 1.05 ("},
 		"not decided":              {pair(1000, near...), unclear, "is 1.05 ("},
 		"equal":                    {both(pair(500, equal...), pair(1000, equal...)), ruledOut, "with limit 1."},
-		"one block":                {pair(1000, 1.3), unclear, "in two blocks or more"},
+		"one block":                {pair(1000, 1.3), unclear, notPinned},
 	})
-	if h := verdicts(t, Node{CPUs: 4, Cores: 4}, cause, pair(1000, higher...)); h.Verdict != unclear || h.Figure != "No core of this machine has siblings." {
-		t.Errorf("%s. %s", h.Verdict, h.Figure)
+	if h := verdicts(t, Node{CPUs: 4, Cores: 4}, busySiblings, pair(1000, higher...)); h.verdict != unclear || h.lack != noSiblings {
+		t.Errorf("%+v", h)
 	}
 }

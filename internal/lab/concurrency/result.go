@@ -38,6 +38,7 @@ type Result struct {
 	Warnings    []string      `json:"warnings,omitempty"`
 	costs       jobs.Costs    // for the pictures
 	measured    []jobs.Option // the options with their estimates
+	findings    []finding     // the hypotheses as values
 }
 
 // Result returns the content of result.json.
