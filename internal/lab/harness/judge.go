@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"time"
 
 	"tenon.sh/tenon/internal/lab/load"
@@ -66,7 +67,14 @@ func fillOpen(r *report.Run, c *load.Result) {
 	r.WithStalls = &all
 	r.Requests, r.ClientCPU = c.Completed, c.BusyRatio
 	r.Errors = errorCounts(c.Errors.ByKind())
-	r.Void = append(append(r.Void, c.Void...), c.Hints...)
+	cause := report.Failed
+	switch {
+	case len(c.Void) == 0: // there are hints at most: a few connections could not be made
+		cause = report.NotItsMode
+	case c.Disturbed:
+		cause = report.Disturbed
+	}
+	r.Discard(cause, slices.Concat(c.Void, c.Hints)...)
 	r.Spoiled = float64(c.Spoiled) / float64(max(c.Scheduled, 1))
 	if r.Spoiled > 0.01 {
 		r.Warnings = append(r.Warnings, "the client itself stood still for more than 1 % of the requests, which were left out")
@@ -81,7 +89,11 @@ func fillWrk(r *report.Run, w *wrk.Result) {
 		"connect": w.SocketErrors.Connect, "write": w.SocketErrors.Write, "read": w.SocketErrors.Read,
 		"status": w.NonSuccess, "timeout": w.SocketErrors.Timeout,
 	})
-	r.Void = append(append(r.Void, w.Void...), w.Hints...)
+	cause := report.Failed
+	if w.SocketErrors.Connect > 0 { // the load was not the one asked for
+		cause = report.NotItsMode
+	}
+	r.Discard(cause, slices.Concat(w.Void, w.Hints)...)
 }
 
 func errorCounts(all map[string]int64) map[string]int {
@@ -101,7 +113,7 @@ func errorCounts(all map[string]int64) map[string]int {
 func (m Measurement) Judge(r *report.Run, stealPercent float64, length time.Duration) {
 	AddDisturbances(r, m, stealPercent)
 	if r.Length < length/2 {
-		r.Void = append(r.Void, tooShort(*r))
+		r.Discard(report.Disturbed, tooShort(*r))
 	}
 }
 
@@ -109,13 +121,13 @@ func (m Measurement) Judge(r *report.Run, stealPercent float64, length time.Dura
 // machine disturbed the run.
 func AddDisturbances(r *report.Run, m Measurement, stealPercent float64) {
 	if limit := stealPercent / 100; r.StealRatio > limit {
-		r.Void = append(r.Void, fmt.Sprintf("the hypervisor kept %s of the tested CPUs' time (steal), more than %s", percent(r.StealRatio), percent(limit)))
+		r.Discard(report.Disturbed, fmt.Sprintf("the hypervisor kept %s of the tested CPUs' time (steal), more than %s", percent(r.StealRatio), percent(limit)))
 	}
 	if m.Used.noSteal {
-		r.Void = append(r.Void, "/proc/stat does not say how much time of the tested CPUs the hypervisor kept (steal)")
+		r.Discard(report.NotItsMode, "/proc/stat does not say how much time of the tested CPUs the hypervisor kept (steal)")
 	}
 	if share := m.Used.foreign / m.Used.capacity; share > foreignMost {
-		r.Void = append(r.Void, fmt.Sprintf("other work used %s of the tested CPUs: stop it, or test elsewhere (--cpus; on a cluster --node)", percent(share)))
+		r.Discard(report.Disturbed, fmt.Sprintf("other work used %s of the tested CPUs: stop it, or test elsewhere (--cpus; on a cluster --node)", percent(share)))
 	}
 	if far := m.farthest(); far > readingMost*m.To.Sub(m.From).Seconds() {
 		r.Warnings = append(r.Warnings, "no reading of the counters lies near the begin or the end of the measured part: waiting, CPU and work may contain a part of the warm-up")

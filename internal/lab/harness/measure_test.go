@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"tenon.sh/tenon/internal/lab/load"
+	"tenon.sh/tenon/internal/lab/load/wrk"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/testbed"
 )
@@ -33,8 +35,31 @@ func TestAnInterruptedRunIsCanceled(t *testing.T) {
 	}
 }
 
-// TestDisturbancesHaveACause checks that the analysis knows each disturbance of
-// a run by the text of its reason.
+// TestTheClientsReasonsHaveACause checks that a failure of the service stays one
+// beside the hints about connections, and that the client outweighs it.
+func TestTheClientsReasonsHaveACause(t *testing.T) {
+	hints := []string{"Connections fail when the client machine runs out of local ports"}
+	for name, c := range map[string]struct {
+		m    Measurement
+		want report.Cause
+	}{
+		"answered":          {Measurement{Client: &load.Result{}}, report.NotVoid},
+		"the service fails": {Measurement{Client: &load.Result{Void: []string{"connect errors: 9"}, Hints: hints}}, report.Failed},
+		"both":              {Measurement{Client: &load.Result{Void: []string{"timeout errors: 9", "the client was busy"}, Disturbed: true}}, report.Disturbed},
+		"hints alone":       {Measurement{Client: &load.Result{Hints: hints}}, report.NotItsMode},
+		"wrk: no answer":    {Measurement{Wrk: &wrk.Result{Void: []string{"no request was answered"}}}, report.Failed},
+		"wrk: connections":  {Measurement{Wrk: &wrk.Result{Void: []string{"socket errors: connect 3"}, SocketErrors: wrk.SocketErrors{Connect: 3}}}, report.NotItsMode},
+	} {
+		c.m.Used.Wall = 1
+		var r report.Run
+		Fill(&r, c.m)
+		if got := r.VoidCause(); got != c.want || r.Cause != c.want {
+			t.Errorf("%s: the cause is %q and %q, want %q", name, r.Cause, got, c.want)
+		}
+	}
+}
+
+// TestDisturbancesHaveACause checks the cause of each disturbance.
 func TestDisturbancesHaveACause(t *testing.T) {
 	for name, c := range map[string]struct {
 		run report.Run
@@ -45,7 +70,7 @@ func TestDisturbancesHaveACause(t *testing.T) {
 		"too short":    {report.Run{Length: time.Second / 3}, Measurement{Used: Spent{capacity: 1}}},
 	} {
 		c.m.Judge(&c.run, 1, time.Second)
-		if got := report.CauseOf(c.run.Void); got != report.Disturbed {
+		if got := c.run.Cause; got != report.Disturbed {
 			t.Errorf("%s: the cause of %q is %q, want %q", name, c.run.Void, got, report.Disturbed)
 		}
 	}

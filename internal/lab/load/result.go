@@ -61,6 +61,8 @@ type Result struct {
 	// Void lists the reasons why the run must not be used. It is empty if the
 	// run is valid.
 	Void []string `json:"void,omitempty"`
+	// Disturbed is true if one of the reasons is the client itself, and not the service.
+	Disturbed bool `json:"disturbed,omitempty"`
 	// Hints explain socket errors and how to prevent them on this machine.
 	Hints []string `json:"hints,omitempty"`
 

@@ -65,9 +65,12 @@ func (c *Counts) add(o Counts) {
 
 // judge computes Void and Hints.
 func (r *Result) judge() {
-	r.Void, r.Hints = nil, nil
+	r.Void, r.Hints, r.Disturbed = nil, nil, false
 	void := func(format string, args ...any) { r.Void = append(r.Void, fmt.Sprintf(format, args...)) }
-
+	disturbed := func(format string, args ...any) {
+		void(format, args...)
+		r.Disturbed = true
+	}
 	if float64(r.Errors.Total()) > r.Limits.ErrorRatio*float64(r.Scheduled) {
 		r.Void = r.Errors.Texts(r.Causes, r.GivenUp)
 	}
@@ -82,20 +85,20 @@ func (r *Result) judge() {
 		return
 	}
 	if spoiled := float64(r.Spoiled) / float64(r.Scheduled); spoiled > r.Limits.SpoiledRatio {
-		void("the client itself did not run for %.0f %% of the requests, more than %.0f %%: its CPUs are taken by other work or by the hypervisor",
+		disturbed("the client itself did not run for %.0f %% of the requests, more than %.0f %%: its CPUs are taken by other work or by the hypervisor",
 			100*spoiled, 100*r.Limits.SpoiledRatio)
 	} else if r.lacksSlowRequests() {
-		void("the client left out %.0f %% of the %d requests that were due in delays of the service, more than %.0f %%, and %.0f %% of the others: so slow requests are missing; other work or the hypervisor takes its CPUs",
+		disturbed("the client left out %.0f %% of the %d requests that were due in delays of the service, more than %.0f %%, and %.0f %% of the others: so slow requests are missing; other work or the hypervisor takes its CPUs",
 			100*float64(r.SpoiledInDelay)/float64(r.DueInDelay), r.DueInDelay, 100*r.Limits.SpoiledRatio,
 			100*float64(r.Spoiled-r.SpoiledInDelay)/float64(max(r.Scheduled-r.DueInDelay, 1)))
 	}
 	floor := float64(r.Limits.LagFloor) / float64(time.Microsecond)
 	if own := r.Latency.P99 - r.FromSend.P99; own > max(r.Limits.LagRatio*r.Latency.P99, floor) {
-		void("the client sent late: %.0f of the %.0f µs of P99 are its own lag, more than %g %% (and than %g µs): give it CPUs of its own, or a lower rate",
+		disturbed("the client sent late: %.0f of the %.0f µs of P99 are its own lag, more than %g %% (and than %g µs): give it CPUs of its own, or a lower rate",
 			own, r.Latency.P99, 100*r.Limits.LagRatio, floor)
 	}
 	if r.BusyRatio > r.Limits.BusyRatio {
-		void("the client was %.0f %% busy, more than %.0f %%: requests queued inside it; give it more CPUs, or a lower rate",
+		disturbed("the client was %.0f %% busy, more than %.0f %%: requests queued inside it; give it more CPUs, or a lower rate",
 			100*r.BusyRatio, 100*r.Limits.BusyRatio)
 	}
 	if r.Overloaded() {

@@ -73,6 +73,8 @@ type Run struct {
 	// Void lists the reasons why the run must not be used. It is empty if the
 	// run is valid.
 	Void []string `json:"void,omitempty"`
+	// Cause is the cause of these reasons. Runs of older versions have none.
+	Cause Cause `json:"void_cause,omitempty"`
 	// Warnings do not make the run void.
 	Warnings []string `json:"warnings,omitempty"`
 

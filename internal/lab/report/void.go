@@ -12,8 +12,8 @@ import (
 // A Cause is a kind of reason why a run is void.
 type Cause string
 
-// The causes. They are found from the texts of the reasons, because older
-// experiments have stored nothing else.
+// The causes, from the least to the one that outweighs the others: a disturbance may
+// have caused the failure of the service.
 const (
 	NotVoid Cause = ""
 	// Failed: the service failed requests, or answered too few of them. Beside
@@ -27,30 +27,48 @@ const (
 	NotItsMode Cause = "not its mode"
 )
 
-// The reasons come from package load and from package harness. A submission has
-// the causes in place of the reasons.
+// causes has the causes, each after those that it outweighs.
+var causes = []Cause{NotVoid, Failed, Disturbed, NotItsMode}
+
+// Discard makes a run void if there are reasons.
+func (r *Run) Discard(cause Cause, reasons ...string) {
+	if len(reasons) > 0 && slices.Index(causes, cause) > slices.Index(causes, r.Cause) {
+		r.Cause = cause
+	}
+	r.Void = append(r.Void, reasons...)
+}
+
+// VoidCause returns the cause for which a run is void.
+func (r Run) VoidCause() Cause {
+	if slices.Contains(causes[1:], r.Cause) {
+		return r.Cause
+	}
+	return causeOfTexts(r.Void)
+}
+
+// The reasons of runs without a cause came from package load and from package
+// harness. A submission had causes in place of the reasons.
 var (
 	failedReason = regexp.MustCompile(`^((connect|write|read|answer|status|timeout|unsent) errors: |socket errors: (read|write|timeout) |` +
 		`\d+ of \d+ answers had a status |no request was answered|only [\d.]+ % of the offered rate was answered|` + string(Failed) + `$)`)
 	disturbedReason = regexp.MustCompile(`^(the hypervisor kept |other work used |the client |latency took |` + string(Disturbed) + `$)`)
 )
 
-// CauseOf returns the cause of the reasons why a run is void. A run with a
-// disturbance does not count as a failure of the service, because the
-// disturbance may have caused the failure.
-func CauseOf(reasons []string) Cause {
-	cause := NotVoid
-	for _, r := range reasons {
+// causeOfTexts returns the cause of a run from the texts of its reasons. The raw data
+// of older experiments has nothing else.
+func causeOfTexts(reasons []string) Cause {
+	var r Run
+	for _, text := range reasons {
 		switch {
-		case disturbedReason.MatchString(r):
-			cause = Disturbed
-		case !failedReason.MatchString(r):
-			return NotItsMode
-		case cause == NotVoid:
-			cause = Failed
+		case disturbedReason.MatchString(text):
+			r.Discard(Disturbed, text)
+		case failedReason.MatchString(text):
+			r.Discard(Failed, text)
+		default:
+			r.Discard(NotItsMode, text)
 		}
 	}
-	return cause
+	return r.Cause
 }
 
 // count returns how many runs of a mode are void for a cause, and the number of
@@ -60,7 +78,7 @@ func (ev Evidence) count(mode Mode, cause Cause) (void, tries int) {
 		if r.Mode != mode {
 			continue
 		}
-		switch CauseOf(r.Void) {
+		switch r.VoidCause() {
 		case NotItsMode:
 			continue
 		case cause:
@@ -135,11 +153,11 @@ func (ev Evidence) FirstTries() Evidence {
 	seen := map[cell]bool{}
 	var first []Run
 	for _, r := range ev.all {
-		if cause := CauseOf(r.Void); cause != NotVoid && cause != Disturbed || seen[cell{r.Mode, r.Block}] {
+		if cause := r.VoidCause(); cause != NotVoid && cause != Disturbed || seen[cell{r.Mode, r.Block}] {
 			continue
 		}
 		seen[cell{r.Mode, r.Block}] = true
-		r.Void = nil
+		r.Void, r.Cause = nil, NotVoid
 		first = append(first, r)
 	}
 	return Gather(ev.Experiment, first)

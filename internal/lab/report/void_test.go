@@ -49,7 +49,7 @@ func TestTheReasonsOfTheClientHaveACause(t *testing.T) {
 		if err := r.Discard(0); err != nil {
 			t.Fatal(err)
 		}
-		if got := CauseOf(r.Void); got != c.cause {
+		if got := (Run{Void: r.Void}).VoidCause(); got != c.cause {
 			t.Errorf("%s: the cause of %q is %q, want %q", name, r.Void, got, c.cause)
 		}
 	}
@@ -82,7 +82,7 @@ func TestTheReasonsOfWrkHaveACause(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := CauseOf(r.Void); got != want {
+		if got := (Run{Void: r.Void}).VoidCause(); got != want {
 			t.Errorf("%q: the cause of %q is %q, want %q", fault, r.Void, got, want)
 		}
 	}
@@ -93,7 +93,7 @@ func TestARunThatDidNotMeasureItsModeHasNoOtherCause(t *testing.T) {
 		{"not at equal utilisation: 60.0 % of the tested CPUs, tenon-65 uses 65.0 %"},
 		{"no request was answered", "Tenon changed nothing, so the run does not measure its mode"},
 	} {
-		if got := CauseOf(reasons); got != NotItsMode {
+		if got := (Run{Void: reasons}).VoidCause(); got != NotItsMode {
 			t.Errorf("the cause of %q is %q", reasons, got)
 		}
 	}

@@ -78,7 +78,7 @@ func (p *pacer) Equal(total float64) bool { return math.Abs(total-p.Target()) <=
 func (p *pacer) Judge(r *report.Run, t report.ModeSpec) {
 	if t.Paced {
 		if !p.Equal(r.CPUPercent) {
-			r.Void = append(r.Void, fmt.Sprintf("not at equal utilisation: %.1f %% of the tested CPUs, %s uses %.1f %%",
+			r.Discard(report.NotItsMode, fmt.Sprintf("not at equal utilisation: %.1f %% of the tested CPUs, %s uses %.1f %%",
 				r.CPUPercent, report.Tenon65, p.Target()))
 		}
 		p.ObservePaced(r.CPUPercent, r.BECPU)

@@ -214,7 +214,7 @@ func (st *podSetUp) send(ctx context.Context, order load.Config) (harness.Measur
 func (st *podSetUp) check(ctx context.Context, t report.ModeSpec, m harness.Measurement, r *colocation.Run) error {
 	r.NodeMetricsCPU = st.b.nodeMetrics(ctx, m.From, m.To, metricsPatience)
 	if why := st.b.agrees(ctx, t); why != "" {
-		r.Void = append(r.Void, why)
+		r.Discard(report.NotItsMode, why)
 	}
 	return ctx.Err()
 }

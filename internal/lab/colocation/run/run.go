@@ -162,7 +162,7 @@ func (b *bench) run(ctx context.Context, s site, t report.ModeSpec, r *colocatio
 		return err
 	}
 	if err := st.exitError(); err != nil {
-		r.Void = append(r.Void, err.Error())
+		r.Discard(report.NotItsMode, err.Error())
 	}
 	var done float64
 	r.Work, done, _ = b.done(st, m)

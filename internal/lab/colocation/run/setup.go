@@ -170,10 +170,10 @@ func (st *runSetUp) check(ctx context.Context, t report.ModeSpec, _ harness.Meas
 	}
 	var faults []string
 	r.Writes, faults = st.agentRunner.Report()
-	r.Void = append(r.Void, faults...)
+	r.Discard(report.NotItsMode, faults...)
 	if st.agentRunner != nil {
 		if err := st.agentRunner.CheckMechanism(t.Mechanism); err != nil {
-			r.Void = append(r.Void, err.Error())
+			r.Discard(report.NotItsMode, err.Error())
 		}
 	}
 	if t.Tenon && len(r.Writes) == 0 {

@@ -55,9 +55,8 @@ func runOf(r colocation.Run) colocation.Run {
 		OtherCPU: r.OtherCPU, StealRatio: r.StealRatio, Frames: r.Frames, FramesPerS: r.FramesPerS, RunDelay: r.RunDelay,
 		Timeslices: r.Timeslices, DelayPerRun: r.DelayPerRun, LSThrottled: r.LSThrottled, BEThrottled: r.BEThrottled, PSICPU: r.PSICPU,
 	}
-	for _, reason := range r.Void {
-		// A reason may name programs of the owner. Its cause is a fixed text.
-		clean.Void = append(clean.Void, string(report.CauseOf([]string{reason})))
+	if cause := r.VoidCause(); cause != report.NotVoid {
+		clean.Discard(cause, string(cause)) // a reason may name programs of the owner
 	}
 	failed := 0
 	for _, n := range r.Errors {

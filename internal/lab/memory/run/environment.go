@@ -351,14 +351,14 @@ func (b *environment) run(ctx context.Context, mode report.Mode, index, block in
 	}
 	if st.hog != nil {
 		if st.hog.HasEnded() {
-			r.Void = append(r.Void, errors.Join(st.hog.Err(), st.hog.EndedEarly()).Error())
+			r.Discard(report.NotItsMode, errors.Join(st.hog.Err(), st.hog.EndedEarly()).Error())
 		}
 		time.Sleep(work.HogReport) // wait for one more line, so that the end can be interpolated
 		r.Memory.BEBytes = int64(st.meter.GrowthBetween(m.From, m.To))
 	}
 	var faults []string
 	r.Writes, faults = st.agentRunner.Report()
-	r.Void = append(r.Void, faults...)
+	r.Discard(report.NotItsMode, faults...)
 	harness.Fill(&r.Run, m)
 	fillMemory(&r, m)
 	b.judge(&r, m)

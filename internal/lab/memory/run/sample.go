@@ -36,7 +36,7 @@ func fillMemory(r *memory.Run, m harness.Measurement) {
 // it already, from harness.Fill.
 func (b *environment) judge(r *memory.Run, m harness.Measurement) {
 	if r.Mode == report.Tenond && len(r.Writes) == 0 {
-		r.Void = append(r.Void, "Tenon changed nothing, so the run does not measure its mode")
+		r.Discard(report.NotItsMode, "Tenon changed nothing, so the run does not measure its mode")
 	}
 	m.Judge(&r.Run, b.StealPercent, b.Duration)
 }
