@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tenon.sh/tenon/internal/cluster/cpumap"
 	"tenon.sh/tenon/internal/cluster/manifest"
 	"tenon.sh/tenon/internal/cluster/podpages"
 	"tenon.sh/tenon/internal/cmdline"
@@ -200,11 +201,7 @@ func mapCommand(a *access, now func() time.Time) *cobra.Command {
 				return fmt.Errorf("%w (the cluster has %s)", err, listed(c.Names()))
 			}
 			if svg == "" && page == "" {
-				data, err := c.MapPage(name)
-				if err != nil {
-					return err
-				}
-				return a.print(cmd, mapped{data, m})
+				return a.print(cmd, mapped{m.Page(), m})
 			}
 			if svg != "" {
 				if err := write(cmd, svg, m.SVG()); err != nil {
@@ -237,7 +234,7 @@ func write(cmd *cobra.Command, name, text string) error {
 
 // mapped is the map of a node, both as JSON fields and as text.
 type mapped struct {
-	*podpages.MapPage
+	cpumap.Page
 	drawn interface{ Text() string }
 }
 

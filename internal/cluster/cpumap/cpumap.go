@@ -15,51 +15,42 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Node is the part of a node's report that the map of its CPUs shows.
+// A Node is the part of a node's report that the map of its CPUs shows. The JSON
+// keys of all types of the map are documented in docs/kubectl-tenon.md.
 type Node struct {
-	Name     string
-	Topology node.Topology
-	// Reserved are the CPUs that no pod may own. Keep is the number of other CPUs
-	// that must stay open.
-	Reserved unit.CPUSet
-	Keep     int
+	Name string `json:"node"`
+	// Reported is the time of the report, and Made that of the map. Silent is set
+	// if the report is so old that it may be wrong now.
+	Reported time.Time `json:"reported"`
+	Made     time.Time `json:"made"`
+	Silent   bool      `json:"silent,omitempty"`
+	// Fault says why no pod can own a CPU of the node. It is empty otherwise.
+	Fault string `json:"fault,omitempty"`
 	// Manager names another program that binds CPUs on the node. It is empty if
 	// there is none.
-	Manager string
-	// Fault says why no pod can own a CPU of the node. It is empty otherwise.
-	Fault string
-	// Reported is the time of the report. Silent is set if the report is so old
-	// that it may be wrong now.
-	Reported time.Time
-	Silent   bool
+	Manager string `json:"manager,omitempty"`
+	// Reserved are the CPUs that no pod may own. Keep is the number of other CPUs
+	// that must stay open.
+	Keep     int         `json:"keep"`
+	Reserved unit.CPUSet `json:"reserved,omitzero"`
 	// Refused are the pods on the node that ask for CPUs and got none.
-	Refused []Refused
+	Refused []Refused `json:"refused,omitempty"`
+
+	Topology node.Topology `json:"-"`
 }
 
 // A Refused is a pod to which its node gave no CPUs. The map only lists it.
 type Refused struct {
-	Name   string
-	Policy cpus.Policy // of the CPUs that it asks for
-	Why    string
-}
-
-// An Owner is a pod with CPUs of the node.
-type Owner struct {
-	// Name is "namespace/name" of the pod, or its UID if these are not known.
-	Name string
-	Hold cpus.Allocation
-	// Note tells who chose the CPUs, or why the node did not use the scheduler's choice.
-	Note string
-	// mark is the letter of the pod in the map: upper case if the pod owns CPUs,
-	// otherwise lower case. index is the position in the list of owners.
-	mark  string
-	index int
+	Pod    string      `json:"pod"`
+	UID    string      `json:"uid"`
+	Policy cpus.Policy `json:"policy"` // of the CPUs that it asks for
+	Code   string      `json:"code,omitempty"`
+	Why    string      `json:"why,omitempty"`
 }
 
 // A Map holds the CPUs of a node with their owners.
 type Map struct {
 	node    Node
-	drawn   time.Time
 	owners  []Owner // in the order of their marks
 	sockets []*part
 	pools   []*Owner // pods whose home is the whole machine
@@ -103,9 +94,9 @@ const (
 	markNone      = "-" // no CPU: stands in the list only
 )
 
-// New makes the map of a node. drawn is the present time.
-func New(n Node, owners []Owner, drawn time.Time) *Map {
-	m := &Map{node: n, drawn: drawn, owners: slices.Clone(owners), cells: map[unit.CPU]cell{}, m: pick.Compile(n.Topology)}
+// New makes the map of a node.
+func New(n Node, owners []Owner) *Map {
+	m := &Map{node: n, owners: slices.Clone(owners), cells: map[unit.CPU]cell{}, m: pick.Compile(n.Topology)}
 	m.name()
 	m.split()
 	for i := range m.owners {
@@ -120,11 +111,11 @@ func New(n Node, owners []Owner, drawn time.Time) *Map {
 func (m *Map) name() {
 	slices.SortStableFunc(m.owners, func(a, b Owner) int {
 		return cmp.Or(
-			cmp.Compare(a.Hold.Policy, b.Hold.Policy), cmp.Compare(lowest(a.Hold.CPUs), lowest(b.Hold.CPUs)), strings.Compare(a.Name, b.Name))
+			cmp.Compare(a.Policy, b.Policy), cmp.Compare(lowest(a.CPUs), lowest(b.CPUs)), strings.Compare(a.Pod, b.Pod))
 	})
 	owning := 0
 	for _, o := range m.owners {
-		if o.Hold.Policy == cpus.Exclusive {
+		if o.Policy == cpus.Exclusive {
 			owning++
 		}
 	}
@@ -135,7 +126,7 @@ func (m *Map) name() {
 	for i := range m.owners {
 		o := &m.owners[i]
 		o.index = i
-		if o.Hold.Policy == cpus.Exclusive {
+		if o.Policy == cpus.Exclusive {
 			o.mark = letters('A', i, m.width)
 		} else {
 			o.mark = letters('a', i, m.width) // not the letters of own CPUs, while others are free
@@ -215,23 +206,23 @@ func (m *Map) split() {
 // place records the CPUs of an owner in the map. Own CPUs must be placed before
 // pools, because a pool contains only open CPUs.
 func (m *Map) place(o *Owner) {
-	set := o.Hold.CPUs
+	set := o.CPUs
 	if o.isPool() && set.Empty() {
-		set = o.Hold.Domain
+		set = o.Domain
 	}
 	for c := range set.All() {
 		at := m.cells[c]
 		switch {
-		case o.Hold.Policy == cpus.Exclusive:
+		case o.Policy == cpus.Exclusive:
 			at.owners = append(at.owners, o)
-		case o.Hold.Policy == cpus.Shared:
+		case o.Policy == cpus.Shared:
 			at.seats = append(at.seats, o)
 		case at.isOpen():
 			at.pools = append(at.pools, o)
 		}
 		m.cells[c] = at
 	}
-	if o.Hold.Policy == cpus.Exclusive {
+	if o.Policy == cpus.Exclusive {
 		return
 	}
 	m.settle(o)
@@ -249,13 +240,13 @@ func (m *Map) place(o *Owner) {
 // cache. Then the pool belongs to the lowest part, as in pick.Map.LevelOf.
 func (m *Map) settle(o *Owner) {
 	at, parts := (*part)(nil), m.sockets
-	for len(parts) > 0 && !o.Hold.Domain.Empty() {
-		next := slices.IndexFunc(parts, func(p *part) bool { return p.cpus.Contains(o.Hold.Domain) })
+	for len(parts) > 0 && !o.Domain.Empty() {
+		next := slices.IndexFunc(parts, func(p *part) bool { return p.cpus.Contains(o.Domain) })
 		if next < 0 {
 			break
 		}
 		at, parts = parts[next], parts[next].parts
-		at.load += o.Hold.CPU
+		at.load += o.CPU
 	}
 	switch {
 	case !o.isPool():
@@ -264,14 +255,6 @@ func (m *Map) settle(o *Owner) {
 	default: // also if the present topology does not have the pool of the report
 		at.pools = append(at.pools, o)
 	}
-}
-
-// beside returns the CPUs of a pool that are outside its home.
-func (o *Owner) beside() unit.CPUSet {
-	if !o.isPool() || o.Hold.Domain.Empty() {
-		return unit.CPUSet{}
-	}
-	return o.Hold.CPUs.Minus(o.Hold.Domain)
 }
 
 // mark returns the mark of a CPU.
@@ -331,8 +314,6 @@ func (m *Map) Offline() unit.CPUSet {
 	}
 	return set
 }
-
-func (o *Owner) isPool() bool { return o.Hold.Policy == cpus.Pool }
 
 // all returns all CPUs.
 func (m *Map) all() unit.CPUSet { return m.m.All() }

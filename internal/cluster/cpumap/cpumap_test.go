@@ -16,9 +16,9 @@ func TestMarksDifferByMoreThanTheirCase(t *testing.T) {
 	}{{2, 3, 0}, {20, 6, 0}, {20, 10, 4}, {26, 26, 26}, {30, 40, 0}} {
 		m := &Map{}
 		for i := range x.own + x.seats {
-			o := Owner{Name: fmt.Sprint(i), Hold: cpus.Allocation{Policy: cpus.Exclusive}}
+			o := Owner{Pod: fmt.Sprint(i), Policy: cpus.Exclusive}
 			if i >= x.own {
-				o.Hold.Policy = cpus.Shared
+				o.Policy = cpus.Shared
 			}
 			m.owners = append(m.owners, o)
 		}
@@ -67,7 +67,7 @@ func TestTextStaysWithinItsColumns(t *testing.T) {
 		for line := range strings.SplitSeq(text, "\n") {
 			isName := false
 			for i := range m.owners {
-				isName = isName || strings.HasSuffix(line, m.owners[i].Name)
+				isName = isName || strings.HasSuffix(line, m.owners[i].Pod)
 				if before, _, found := strings.Cut(line, "  "+m.describe(&m.owners[i])[:4]); found {
 					at[utf8.RuneCountInString(before)] = true
 				}
@@ -83,8 +83,8 @@ func TestTextStaysWithinItsColumns(t *testing.T) {
 			t.Errorf("%s: the descriptions begin in the columns %v:\n%s", name, at, text)
 		}
 		for i := range m.owners {
-			if !strings.Contains(text, m.owners[i].Name) {
-				t.Errorf("%s: the name %s is not there in full", name, m.owners[i].Name)
+			if !strings.Contains(text, m.owners[i].Pod) {
+				t.Errorf("%s: the name %s is not there in full", name, m.owners[i].Pod)
 			}
 		}
 	}

@@ -5,11 +5,53 @@ import (
 	"slices"
 
 	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A CPU is one CPU of a map, with its place and its pods, for programs
-// (kubectl tenon map -o json).
+// A Page is a map for programs (kubectl tenon map -o json).
+type Page struct {
+	Node
+	Online  int     `json:"online"`
+	Offline string  `json:"offline,omitempty"`
+	Open    int     `json:"open"`
+	Caches  []Cache `json:"caches"`
+	CPUs    []CPU   `json:"cpus"`
+	Owners  []Owner `json:"owners"` // in the order of their marks
+}
+
+// A Cache is an L3 cache, or the part of it that is in one NUMA node.
+type Cache struct {
+	Socket int      `json:"socket"`
+	NUMA   int      `json:"numa"`
+	L3     int      `json:"l3"`
+	CPUs   string   `json:"cpus"`
+	Cores  []string `json:"cores"`
+	Open   int      `json:"open"`
+}
+
+// Page returns the map as data.
+func (m *Map) Page() Page {
+	p := Page{Node: m.node, Online: m.m.Len(), Offline: m.Offline().String(), Open: m.open(m.all()).Len(), CPUs: m.CPUs(), Owners: m.owners}
+	of := map[unit.CPU]CPU{}
+	for _, c := range p.CPUs {
+		of[unit.CPU(c.CPU)] = c
+	}
+	m.eachPart(func(part *part) {
+		if part.level != cpus.L3 {
+			return
+		}
+		first := of[lowest(part.cpus)]
+		cache := Cache{Socket: first.Socket, NUMA: first.NUMA, L3: first.L3, CPUs: part.cpus.String(), Open: m.open(part.cpus).Len()}
+		for _, core := range part.cores {
+			cache.Cores = append(cache.Cores, core.String())
+		}
+		p.Caches = append(p.Caches, cache)
+	})
+	return p
+}
+
+// A CPU is one CPU of a map, with its place and its pods.
 type CPU struct {
 	CPU    int `json:"cpu"`
 	Core   int `json:"core"` // the lowest CPU of the core

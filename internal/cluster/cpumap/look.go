@@ -63,7 +63,7 @@ func (m *Map) look(c unit.CPU) look {
 // look returns how the legend shows an owner.
 func (o *Owner) look() look {
 	switch {
-	case o.Hold.Policy == cpus.Exclusive:
+	case o.Policy == cpus.Exclusive:
 		return look{class: o.class("f"), mark: o.mark, ink: o.class("t")}
 	case o.isPool():
 		return look{class: "cpu", mark: o.mark, ink: o.class("t"), bars: bars([]*Owner{o})}

@@ -175,8 +175,8 @@ func TestNoTextOfAPictureIsCut(t *testing.T) {
 			}
 		}
 		for _, o := range m.owners {
-			if !strings.Contains(all, o.Name) {
-				t.Errorf("%s: the legend does not have %s in full", name, o.Name)
+			if !strings.Contains(all, o.Pod) {
+				t.Errorf("%s: the legend does not have %s in full", name, o.Pod)
 			}
 		}
 	}
@@ -268,14 +268,14 @@ func TestAPoolIsVisible(t *testing.T) {
 					onPage.Add(c)
 				}
 			}
-			if barred != set(want[o.Name]) || onPage != barred {
-				t.Errorf("%s: the bar of %s is on %v and on the page on %v, want %s", name, o.Name, barred, onPage, want[o.Name])
+			if barred != set(want[o.Pod]) || onPage != barred {
+				t.Errorf("%s: the bar of %s is on %v and on the page on %v, want %s", name, o.Pod, barred, onPage, want[o.Pod])
 			}
 			if name != "2 CPUs" && lettered != barred {
-				t.Errorf("%s: the letter of %s is on %v, want %s", name, o.Name, lettered, want[o.Name])
+				t.Errorf("%s: the letter of %s is on %v, want %s", name, o.Pod, lettered, want[o.Pod])
 			}
 			if name != "one L3" && (!strings.Contains(m.SVG(), ">pool "+o.mark+"<") || !strings.Contains(page, ">pool "+o.mark+"<")) {
-				t.Errorf("%s: no part has the name of the pool of %s", name, o.Name)
+				t.Errorf("%s: no part has the name of the pool of %s", name, o.Pod)
 			}
 		}
 	}
@@ -297,13 +297,13 @@ func TestAMapSaysWhoNeedsTheOpenCPUs(t *testing.T) {
 			t.Errorf("the %s does not say who needs the open CPU:\n%s", name, text)
 		}
 	}
-	if m := New(Node{Topology: machine(1, 1, 2, 1), Keep: 2}, nil, drawn); !strings.Contains(m.Text(), "At least 2 CPUs must stay open: ") {
+	if m := New(Node{Topology: machine(1, 1, 2, 1), Keep: 2, Made: drawn}, nil); !strings.Contains(m.Text(), "At least 2 CPUs must stay open: ") {
 		t.Error(m.Text())
 	}
-	if m := New(Node{Topology: machine(1, 1, 2, 1)}, nil, drawn); strings.Contains(m.Text(), "must stay open") {
+	if m := New(Node{Topology: machine(1, 1, 2, 1), Made: drawn}, nil); strings.Contains(m.Text(), "must stay open") {
 		t.Error("no CPU must stay open, but the map names one")
 	}
-	m = New(Node{Topology: machine(1, 1, 2, 1), Reserved: set("0-1"), Keep: 1}, nil, drawn)
+	m = New(Node{Topology: machine(1, 1, 2, 1), Reserved: set("0-1"), Keep: 1, Made: drawn}, nil)
 	for name, text := range map[string]string{"text": m.Text(), "picture": joined(t, m), "page": m.HTML()} {
 		if strings.Contains(text, "must stay open") {
 			t.Errorf("all CPUs are reserved, but the %s says that one must stay open:\n%s", name, text)
@@ -337,7 +337,7 @@ func TestAMapKeepsItsTimes(t *testing.T) {
 		!strings.Contains(text, "\nanother manager binds CPUs on this node: the static policy of the kubelet\n") {
 		t.Error(text)
 	}
-	ahead := New(Node{Topology: machine(1, 1, 1, 1), Reported: drawn.Add(3600e9)}, nil, drawn)
+	ahead := New(Node{Topology: machine(1, 1, 1, 1), Reported: drawn.Add(3600e9), Made: drawn}, nil)
 	if text := ahead.Text(); strings.Contains(text, "later") {
 		t.Errorf("the clock of the node is ahead:\n%s", text)
 	}

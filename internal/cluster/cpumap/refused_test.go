@@ -9,8 +9,8 @@ import (
 
 // TestAMapListsThePodsThatGotNoCPUs has a pod to which the node gave none.
 func TestAMapListsThePodsThatGotNoCPUs(t *testing.T) {
-	n := Node{Topology: machine(1, 1, 2, 1), Refused: []Refused{{"shop/a", cpus.Shared, "it has <no> room"}, {Name: "shop/b", Policy: cpus.Exclusive}}}
-	m := New(n, []Owner{own("shop/c", "1")}, drawn)
+	n := Node{Topology: machine(1, 1, 2, 1), Made: drawn, Refused: []Refused{{Pod: "shop/a", Policy: cpus.Shared, Why: "has <no> room"}, {Pod: "shop/b", Policy: cpus.Exclusive}}}
+	m := New(n, []Owner{own("shop/c", "1")})
 	for name, x := range map[string]struct{ text, want string }{
 		"text":    {m.Text(), "\nA  exclusive  shop/c  1 CPU: 1\n-  shared     shop/a  it has <no> room\n-  exclusive  shop/b  the node gave it none\n.  open"},
 		"picture": {joined(t, m), "shop/ait has <no> room"},

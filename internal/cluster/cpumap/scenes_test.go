@@ -42,15 +42,15 @@ func set(list string) unit.CPUSet {
 }
 
 func own(name, list string) Owner {
-	return Owner{Name: name, Hold: cpus.Allocation{Policy: cpus.Exclusive, CPUs: set(list)}}
+	return Owner{Pod: name, Policy: cpus.Exclusive, CPUs: set(list)}
 }
 
 func seats(name, list, domain string) Owner {
-	return Owner{Name: name, Hold: cpus.Allocation{Policy: cpus.Shared, CPUs: set(list), Domain: set(domain), CPU: 500}}
+	return Owner{Pod: name, Policy: cpus.Shared, CPUs: set(list), Domain: set(domain), CPU: 500}
 }
 
 func pool(name, list, domain string) Owner {
-	return Owner{Name: name, Hold: cpus.Allocation{Policy: cpus.Pool, CPUs: set(list), Domain: set(domain), CPU: 4000}}
+	return Owner{Pod: name, Policy: cpus.Pool, CPUs: set(list), Domain: set(domain), CPU: 4000}
 }
 
 // without returns a topology in which some CPUs are offline.
@@ -66,7 +66,7 @@ func without(t node.Topology, list string) node.Topology {
 
 // of returns the map of a node.
 func of(t node.Topology, reserved string, owners ...Owner) *Map {
-	return New(Node{Name: "worker-1", Topology: t, Reserved: set(reserved), Keep: 1, Reported: reported}, owners, drawn)
+	return New(Node{Name: "worker-1", Topology: t, Reserved: set(reserved), Keep: 1, Reported: reported, Made: drawn}, owners)
 }
 
 // long returns a name with n letters, or more.
@@ -150,7 +150,7 @@ var scenes = map[string]func() *Map{
 	},
 	"a contested CPU": func() *Map { return of(machine(1, 1, 4, 1), "", own("shop/db-0", "0-1"), own("shop/db-1", "1-2")) },
 	"silent": func() *Map {
-		n := Node{Name: "worker-1", Topology: machine(1, 1, 4, 1), Reported: reported, Silent: true, Manager: "the static policy of the kubelet"}
-		return New(n, nil, reported.Add(2*time.Hour))
+		n := Node{Name: "worker-1", Topology: machine(1, 1, 4, 1), Reported: reported, Made: reported.Add(2 * time.Hour), Silent: true, Manager: "the static policy of the kubelet"}
+		return New(n, nil)
 	},
 }

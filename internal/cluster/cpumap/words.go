@@ -41,8 +41,8 @@ func (m *Map) state() []string {
 	if m.node.Reported.IsZero() {
 		text = "the report has no time"
 	}
-	text += "; this map was made " + stamp(m.drawn)
-	if age := m.drawn.Sub(m.node.Reported).Truncate(time.Second); !m.node.Reported.IsZero() && age >= 0 {
+	text += "; this map was made " + stamp(m.node.Made)
+	if age := m.node.Made.Sub(m.node.Reported).Truncate(time.Second); !m.node.Reported.IsZero() && age >= 0 {
 		text += fmt.Sprintf(", %v later", age)
 	}
 	lines := []string{text}
@@ -104,30 +104,6 @@ func (m *Map) hasPools() bool {
 	return slices.ContainsFunc(m.owners, func(o Owner) bool { return o.isPool() })
 }
 
-// describe prints what an owner holds.
-func (m *Map) describe(o *Owner) string {
-	h := o.Hold
-	text := ""
-	switch h.Policy {
-	case cpus.Exclusive:
-		text = fmt.Sprintf("%s: %s", table.Count(h.CPUs.Len(), "CPU"), listOf(h.CPUs))
-	case cpus.Shared:
-		text = fmt.Sprintf("%s: %s, of %s, requests %v", table.Count(h.CPUs.Len(), "CPU"), listOf(h.CPUs), m.partOf(h.Domain), h.CPU)
-	default:
-		text = fmt.Sprintf("the open CPUs of %s (%s), requests %v", m.partOf(h.Domain), listOf(h.Domain), h.CPU)
-		if beside := o.beside(); !beside.Empty() {
-			text += fmt.Sprintf("; has grown into CPUs %s", listOf(beside))
-		}
-	}
-	if off := h.CPUs.Minus(m.all()); !off.Empty() {
-		text += fmt.Sprintf("; not online: CPU %s", listOf(off))
-	}
-	if o.Note != "" {
-		text += "; " + o.Note
-	}
-	return text
-}
-
 // An entry is a pod in the list of a map.
 type entry struct {
 	mark   string
@@ -143,11 +119,11 @@ func (m *Map) entries() []entry {
 	var all []entry
 	for i := range m.owners {
 		o := &m.owners[i]
-		all = append(all, entry{o.mark, o.Hold.Policy, o.Name, m.describe(o), o.look()})
+		all = append(all, entry{o.mark, o.Policy, o.Pod, m.describe(o), o.look()})
 	}
 	for _, p := range m.node.Refused {
-		why := cmp.Or(p.Why, "the node gave it none") // the reason says that the pod has none
-		all = append(all, entry{m.sign(markNone), p.Policy, p.Name, why, look{class: "cpu", mark: markNone}})
+		why := cmp.Or(after("it ", p.Why), "the node gave it none") // the reason says that the pod has none
+		all = append(all, entry{m.sign(markNone), p.Policy, p.Pod, why, look{class: "cpu", mark: markNone}})
 	}
 	return all
 }
@@ -200,7 +176,7 @@ func (m *Map) uses(p *part) string {
 func namesOf(owners []*Owner) []string {
 	all := make([]string, len(owners))
 	for i, o := range owners {
-		all[i] = o.Name
+		all[i] = o.Pod
 	}
 	return all
 }

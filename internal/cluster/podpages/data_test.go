@@ -1,15 +1,17 @@
 package podpages
 
 import (
+	"encoding"
 	"encoding/json"
 	"os"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"tenon.sh/tenon/internal/cluster/cpumap"
 	"tenon.sh/tenon/internal/cluster/schedulers"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -21,7 +23,7 @@ func TestTheFieldsOfAnswersAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for command, v := range map[string]any{"explain pod": PodPage{}, "fit": FitPage{}, "map": MapPage{}} {
+	for command, v := range map[string]any{"explain pod": PodPage{}, "fit": FitPage{}, "map": cpumap.Page{}} {
 		_, section, found := strings.Cut(string(text), "### `"+command+" -o json`\n")
 		section, _, _ = strings.Cut(section, "\n#")
 		if !found {
@@ -55,14 +57,17 @@ func fields(prefix string, of reflect.Type) []string {
 		return fields(prefix+"[]", of.Elem())
 	}
 	var all []string
-	if of.Kind() != reflect.Struct || of == reflect.TypeFor[time.Time]() {
+	if of.Kind() != reflect.Struct || of.Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
 		return []string{strings.TrimSuffix(prefix, "[]")}
 	}
 	if prefix != "" {
 		prefix += "."
 	}
 	for f := range of.NumField() {
-		if name, _, _ := strings.Cut(of.Field(f).Tag.Get("json"), ","); name != "" {
+		if of.Field(f).Anonymous {
+			all = append(all, fields(prefix, of.Field(f).Type)...)
+		}
+		if name, _, _ := strings.Cut(of.Field(f).Tag.Get("json"), ","); name != "" && name != "-" {
 			all = append(all, fields(prefix+name, of.Field(f).Type)...)
 		}
 	}
@@ -76,9 +81,13 @@ func TestAnswersAsDataHaveTheSameContent(t *testing.T) {
 	if page.State != PodHolds || page.Held.CPUs != "10-11" || page.Held.Chosen != "9-10" || page.Asks.Policy != "shared" || page.Asks.Request != "500m" {
 		t.Errorf("%+v %+v", page, page.Held)
 	}
-	m, err := c.MapPage("node-1")
-	if err != nil || m.Open != 10 || m.Online != 16 || len(m.Caches) != 2 || m.Caches[0].Open != 3 || m.Reserved != "7" || len(m.Owners) != 5 {
-		t.Errorf("%+v: %v", m, err)
+	drawn, err := c.Map("node-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := drawn.Page()
+	if m.Open != 10 || m.Online != 16 || len(m.Caches) != 2 || m.Caches[0].Open != 3 || m.Reserved.String() != "7" || len(m.Owners) != 5 {
+		t.Errorf("%+v", m)
 	}
 	if m.Offline != "" || m.Silent || !m.Made.Equal(noon) || len(m.CPUs) != m.Online {
 		t.Errorf("%+v", m)
@@ -101,12 +110,12 @@ func TestAnswersAsDataHaveTheSameContent(t *testing.T) {
 				held.Add(unit.CPU(cpu.CPU))
 			}
 		}
-		if held.String() != o.CPUs || (o.Where == "one L3 cache") != (o.Policy != "exclusive") {
+		if held != o.CPUs || (o.Where == "one L3 cache") != (o.Policy != cpus.Exclusive) {
 			t.Errorf("%+v has CPUs %v in the list", o, held)
 		}
 	}
-	i := slices.IndexFunc(m.Owners, func(o Owner) bool { return o.Pod == "shop/cache-0" })
-	if i < 0 || m.Owners[i].By != "node" || m.Owners[i].CPUs != "2" || m.Owners[i].Why == "" || !m.Owners[i].Reported {
+	i := slices.IndexFunc(m.Owners, func(o cpumap.Owner) bool { return o.Pod == "shop/cache-0" })
+	if i < 0 || m.Owners[i].By != "node" || m.Owners[i].CPUs.String() != "2" || m.Owners[i].Why == "" || !m.Owners[i].Reported {
 		t.Errorf("%+v", m.Owners)
 	}
 	if !slices.Equal(m.Caches[0].Cores, []string{"0,8", "1,9", "2,10", "3,11"}) {

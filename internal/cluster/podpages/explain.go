@@ -354,17 +354,10 @@ func (h *Held) kind() string {
 	return fmt.Sprintf(", the open ones of %s (%s)", h.Where, h.Domain)
 }
 
-// hasSubject reports whether the text of a reason with this code is about the pod,
-// and not about the choice of its CPUs.
-func hasSubject(code string) bool {
-	var c cpus.Code
-	return code != "" && c.UnmarshalText([]byte(code)) == nil && !c.AboutChoice()
-}
-
 // author describes who chose the CPUs that a pod holds.
 func (h *Held) author() string {
 	switch {
-	case hasSubject(h.Code):
+	case cpus.IsAboutPod(h.Code):
 		return "It " + h.Why // such as "keeps its 1 CPU and requests 2: ..."
 	case h.Chosen != "":
 		return fmt.Sprintf("Its scheduler chose the CPUs %s; the node has moved it since", h.Chosen)

@@ -112,9 +112,13 @@ func TestARefusedPodIsShownWithoutCPUs(t *testing.T) {
 			t.Errorf("%s: want %q in\n%s", name, x.again, got)
 		}
 	}
-	page, err := small(t, "0", nil).MapPage("node-9")
-	if err != nil || page.Open != 1 || len(page.Owners) != 0 {
-		t.Errorf("%+v: %v", page, err)
+	drawn, err := small(t, "0", nil).Map("node-9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := drawn.Page()
+	if page.Open != 1 || len(page.Owners) != 0 {
+		t.Errorf("%+v", page)
 	}
 	data, err := json.Marshal(page.Refused)
 	if want := `[{"pod":"default/own","uid":"uid-own","policy":"exclusive","why":"` + strings.TrimPrefix(none, "- exclusive default/own it ") + `"}]`; string(data) != want {

@@ -22,12 +22,11 @@ func TestPagesSayThatAllCPUsAreReserved(t *testing.T) {
 	n.report.Reserved = setOf("0-15")
 	page, _ := c.ExplainPod("shop", "db-2", schedulers.Seen{})
 	m, err := c.Map("node-2")
-	data, more := c.MapPage("node-2")
-	if err != nil || more != nil {
-		t.Fatal(err, more)
+	if err != nil {
+		t.Fatal(err)
 	}
 	placed, _ := fit(c, manifests(t, strings.ReplaceAll(ownPod, "cpu: 2", "cpu: 3")).Wanted, Webhook{})
-	for name, text := range map[string]string{"explain pod": page.Text(), "map": strings.Join(strings.Fields(m.Text()), " "), "map as data": data.Fault, "fit": placed} {
+	for name, text := range map[string]string{"explain pod": page.Text(), "map": strings.Join(strings.Fields(m.Text()), " "), "map as data": m.Page().Fault, "fit": placed} {
 		if !strings.Contains(text, why) {
 			t.Errorf("%s: want %q in\n%s", name, why, text)
 		}

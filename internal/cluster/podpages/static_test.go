@@ -34,10 +34,11 @@ func TestAStaticPodIsShownOnce(t *testing.T) {
 		if page.State != x.state {
 			t.Errorf("%s: explain says %s, want %s", name, page.State, x.state)
 		}
-		m, err := c.MapPage("node-9")
+		drawn, err := c.Map("node-9")
 		if err != nil {
 			t.Fatal(err)
 		}
+		m := drawn.Page()
 		var owners []string
 		for _, o := range m.Owners {
 			owners = append(owners, o.Pod)

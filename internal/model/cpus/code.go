@@ -149,9 +149,13 @@ func (c Code) Text() string {
 	return words[c].kind + ": " + words[c].text
 }
 
-// AboutChoice reports whether the code says why a node chose CPUs and did not
-// follow a scheduler.
-func (c Code) AboutChoice() bool { return c >= NoChoice && c <= DomainLost }
+// IsAboutPod reports whether the text of the code with a word, as a report has it,
+// has the pod as its subject. The codes for a choice of CPUs are about the choice,
+// which a node did not follow.
+func IsAboutPod(word string) bool {
+	var c Code
+	return word != "" && c.UnmarshalText([]byte(word)) == nil && (c < NoChoice || c > DomainLost)
+}
 
 // Refusals returns the codes with which a node refuses a pod in the ledger.
 func Refusals() []Code {
