@@ -14,7 +14,7 @@ import (
 
 // maxTwins is the number of pairs of structs that hold the same fields in two
 // packages. It may only fall.
-const maxTwins = 122
+const maxTwins = 120
 
 // TestOneTruthHasOneType finds structs of different packages that share at least
 // four field names, and half of the fields of the smaller one. Such a pair is
@@ -62,9 +62,7 @@ func TestOneTruthHasOneType(t *testing.T) {
 
 // sentencesRead lists the files that cut or match a sentence of Tenon, with the
 // number of places. It may only shrink.
-var sentencesRead = map[string]int{
-	"internal/lab/concurrency/forecast.go": 1,
-}
+var sentencesRead = map[string]int{}
 
 // foreignSentences lists the files that read what another program says, which
 // has no code.
