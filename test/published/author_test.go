@@ -125,7 +125,7 @@ func authorsCells(t *testing.T) (cells []cell) {
 func TestTheAuthorsTables(t *testing.T) {
 	cells := authorsCells(t)
 	compareTables(t, authorsPage, map[string]string{
-		"means": means(cells), "penalties": penalties(cells), "crossing": crossing(cells), "no-limit": noLimit(cells), "open-question": openQuestion(t),
+		"means": means(cells), "penalties": penalties(cells), "crossing": crossing(cells), "no-limit": noLimit(cells), "open-question": openQuestion(t), "claims": claims(t, cells),
 	})
 }
 
@@ -309,4 +309,60 @@ func openQuestion(t *testing.T) string {
 		lines.line(fmt.Sprintf("%g", total), strconv.Itoa(len(by[total])), cost)
 	}
 	return m.String() + lines.String()
+}
+
+// claims lays the three conclusions of the document beside its author's figures
+// and ours.
+func claims(t *testing.T, cells []cell) string {
+	t.Helper()
+	d := readDataset(t)
+	named := func(name string) table {
+		return d.Tables[slices.IndexFunc(d.Tables, func(tab table) bool { return tab.Name == name })]
+	}
+	heat := named("heat-map")
+	least, most := math.Inf(1), 0.0
+	for _, r := range heat.Rows {
+		for j, n := range r.Theirs {
+			limit, err := strconv.ParseFloat(strings.TrimPrefix(heat.Columns[j], "limit "), 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n != nil && limit < 1 {
+				ratio := value(t, n) / value(t, heat.firstOf(j))
+				least, most = min(least, ratio), max(most, ratio)
+			}
+		}
+	}
+	here := named("strategies").Runs[0].Experiment
+	result := rebuild(t, here)
+	at := func(path string) float64 {
+		n, is := lookup(result, path).(json.Number)
+		if !is {
+			t.Fatalf("%s has no %s", here, path)
+		}
+		return value(t, &n)
+	}
+	ours := []float64{}
+	for _, limit := range []string{"100", "250", "500"} {
+		for _, count := range []string{"2", "4"} {
+			ours = append(ours, at("options[strategy=quota,limit_mcpu="+limit+",jobs="+count+"].penalty"))
+		}
+	}
+	pinned := func(key string) float64 {
+		return 1 / at("comparisons[of=quota,to=pinned,jobs=1].job_seconds_ratio_interval."+key)
+	}
+	hourly := func(option string) float64 { return at("options[" + option + "].jobs_per_hour.estimate") }
+	alone := []float64{}
+	for _, cpu := range limits {
+		alone = append(alone, find(cells, "slices", cpu, 1).Seconds/find(cells, "quota", cpu, 1).Seconds)
+	}
+	rate := func(set string, cpu unit.MilliCPU) float64 { return 3 * 3600 / find(cells, set, cpu, 3).Seconds }
+	m := newTable("document", "its author's figures", "here, "+here[:len("2026-11-25")])
+	m.line("Below 1 CPU, more jobs at once change the time of a job by less than 4 %", fmt.Sprintf("×%.2f to ×%.2f", least, most),
+		fmt.Sprintf("×%.2f to ×%.2f; two equal cells ×%.2f (%.2f to %.2f)", slices.Min(ours), slices.Max(ours), at("control.estimate"), at("control.low"), at("control.high")))
+	m.line("With few jobs, own CPUs are better than a quota", fmt.Sprintf("a job alone takes ×%.2f to ×%.2f of its time", slices.Min(alone), slices.Max(alone)),
+		fmt.Sprintf("×%.2f (%.2f to %.2f)", pinned("estimate"), pinned("high"), pinned("low")))
+	m.line("Without a limit, a node ends the most jobs", fmt.Sprintf("%.0f an hour, three jobs at once; quota of 5 CPUs %.0f, slices of 5 CPUs %.0f", rate("no limit", 0), rate("quota", 5000), rate("slices", 5000)),
+		fmt.Sprintf("%.0f an hour, four jobs at once; quota of 0.5 %.0f, own CPU each for two jobs %.0f: undecided", hourly("strategy=unbounded,threads=,jobs=4"), hourly("strategy=quota,limit_mcpu=500,jobs=4"), hourly("strategy=pinned,jobs=2")))
+	return m.String()
 }
