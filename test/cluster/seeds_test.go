@@ -64,6 +64,7 @@ func TestSeedsRun(t *testing.T) {
 	requireSoon(t, time.Minute, "it runs without batch resources", func() error { return phase(t, c, "be-ffmpeg", "Running") })
 	theScheduler(t, c)
 	usageIsShown(t, c, n)
+	theLargeNode(t, c)
 
 	kubectl(t, c, "delete", "pod", "--all")
 	requireSoon(t, 30*time.Second, "no pod's control group is left", func() error {
@@ -113,6 +114,44 @@ func theScheduler(t *testing.T, c *Cluster) {
 		}
 		return err
 	})
+}
+
+// largeNode is a node of the published size. It has the name that the manifests
+// of colocation have, and the label that those of own CPUs select.
+const largeNode = `{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "cn-beijing.192.168.2.93", "labels": {"policy": "intel7"}}}`
+
+// theLargeNode applies the published manifests unmodified. The API has a node of
+// 104 CPUs, and no machine is behind it. So the test shows that the API server
+// takes the manifests, and that their requests fit on such a node together.
+func theLargeNode(t *testing.T, c *Cluster) {
+	t.Helper()
+	_, err := c.KubectlApply(t.Context(), largeNode, "create", "-f", "-")
+	must(t, err)
+	amounts := `{"cpu": "104", "memory": "384Gi", "pods": "110", "kubernetes.io/batch-cpu": "72000", "kubernetes.io/batch-memory": "64Gi"}`
+	kubectl(t, c, "patch", "node", "cn-beijing.192.168.2.93", "--subresource=status", "--type=merge", "-p", fmt.Sprintf(
+		`{"status": {"capacity": %s, "allocatable": %s, "conditions": [{"type": "Ready", "status": "True", "reason": "Test", "lastHeartbeatTime": %q, "lastTransitionTime": %[3]q}]}}`,
+		amounts, amounts, time.Now().UTC().Format(time.RFC3339)))
+	kubectl(t, c, "create", "namespace", "published")
+	for _, file := range []string{
+		"colocation/ls-nginx", "colocation/besteffort-ffmpeg", "scheduling/cal-pi", "scheduling/go-demo",
+		"scheduling/service", "scheduling/configmap", "scheduling/nginx-topology-aware",
+	} {
+		requireSoon(t, 20*time.Second, "the API server takes "+file, func() error { // once it has made the service account
+			_, err := c.Kubectl(t.Context(), "apply", "-n", "published", "-f", "../../examples/"+file+".yaml")
+			return err
+		})
+	}
+	requireSoon(t, 40*time.Second, "all published pods have a node", func() error {
+		said := kubectl(t, c, "get", "pods", "-n", "published", "-o", `jsonpath={range .items[*]}{.metadata.name} {.spec.nodeName}{"\n"}{end}`)
+		if there := strings.Count(said, " cn-beijing.192.168.2.93"); len(strings.Fields(said)) != 2*9 || there < 5 {
+			return fmt.Errorf("9 pods, and all that request more than 2 CPUs on the large node: %s", said)
+		}
+		return nil
+	})
+	kubectl(t, c, "delete", "deployments", "-n", "published", "--all")
+	kubectl(t, c, "delete", "pods", "-n", "published", "--all", "--force", "--grace-period=0")
+	kubectl(t, c, "delete", "node", "cn-beijing.192.168.2.93")
+	kubectl(t, c, "delete", "namespace", "published")
 }
 
 // usageIsShown checks that kubectl top shows the use of the node and its pods.
