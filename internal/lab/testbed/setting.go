@@ -15,13 +15,19 @@ import (
 )
 
 // A Setting holds the fields that the configurations of all experiments have in
-// common: the machine, the seed and the folder of the results. The zero value
+// common: the machine, the seed, how long it runs, and the folder of the results. The zero value
 // of a field selects its default, which the field's comment names.
 type Setting struct {
 	Seed       uint64 // seed of the order of modes and of all random values
 	Agent      string // path of the tenond for Tenon's modes (default: none, and the lab's own loop runs)
 	CPUs       unit.CPUSet
 	ClientCPUs unit.CPUSet
+
+	Blocks  int           // how often each cell runs (default: that of the experiment)
+	MaxTime time.Duration // of the whole experiment (default: that of the experiment)
+	// StealPercent is the largest steal time of a valid run, in percent of the time
+	// of the tested CPUs. The default is 1.
+	StealPercent float64
 
 	Out string // directory of the results (default: ./tenon-lab-TIME)
 	// Claimed is called when Out has become the directory of this experiment,
@@ -59,6 +65,14 @@ func (s Setting) OrDefaults(fault func(format string, args ...any)) Setting {
 	} else if err := checkChosen(allowed, s.CPUs, s.ClientCPUs); err != nil {
 		fault("%w", err)
 	}
+	if s.Blocks < 0 {
+		fault("--blocks %d: want 1 or more", s.Blocks)
+	}
+	if s.MaxTime < 0 {
+		fault("--max-time %v: want more than 0", s.MaxTime)
+	}
+	s.StealPercent = cmp.Or(s.StealPercent, 1)
+	CheckVoidPercent("--max-steal", s.StealPercent, fault)
 	if s.Notices == nil {
 		s.Notices = io.Discard
 	}

@@ -38,8 +38,7 @@ func smallExperiment(t *testing.T, modes ...report.Mode) Config {
 		t.Fatalf("render a film: %v %s", err, out)
 	}
 	c := Config{
-		Setting: labtest.Setting(t), Modes: modes, Blocks: 1, Duration: time.Second, Input: film, LoadPercent: nearFirst,
-		StealPercent: 100, // steal time must not void a run, because the tests check no measured values
+		Setting: labtest.Setting(t), Modes: modes, Duration: time.Second, Input: film, LoadPercent: nearFirst,
 	}
 	t.Cleanup(func() { labtest.NothingLeft(t, c.Setting) })
 	return c

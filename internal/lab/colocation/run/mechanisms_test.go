@@ -15,6 +15,7 @@ import (
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/labtest"
 	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -120,7 +121,7 @@ func TestKernelQOSEndsInLessThanHalfAnHour(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	for name, c := range map[string]Config{
-		"blocks are asked for": {kernelQOS: true, Blocks: 50},
+		"blocks are asked for": {kernelQOS: true, Setting: testbed.Setting{Blocks: 50}},
 		"until resolved":       {kernelQOS: true, UntilResolved: true},
 	} {
 		if c, err := c.WithDefaults(); err != nil || c.MaxTime != 0 {

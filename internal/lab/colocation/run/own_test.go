@@ -21,7 +21,7 @@ import (
 // ownExperiment returns the configuration of a short experiment whose
 // workloads are not nginx and ffmpeg.
 func ownExperiment(t *testing.T, w work.Workloads, modes ...report.Mode) Config {
-	c := Config{Setting: labtest.Setting(t), Modes: modes, Blocks: 1, Duration: 1e9, StealPercent: 100, LoadPercent: nearFirst, Workloads: w}
+	c := Config{Setting: labtest.Setting(t), Modes: modes, Duration: 1e9, LoadPercent: nearFirst, Workloads: w}
 	t.Cleanup(func() { labtest.NothingLeft(t, c.Setting) })
 	return c
 }

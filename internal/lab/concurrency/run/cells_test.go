@@ -198,10 +198,10 @@ func TestBadInputNamesFieldAndRange(t *testing.T) {
 		"--window 1ms: want 200ms to 1h":                  {Window: time.Millisecond},
 		"--work 1ms: want 50ms to 1h":                     {Work: time.Millisecond},
 		"--height 480: want 360, 720 or 1080":             {Height: 480},
-		"leave --fill and --blocks out":                   {AsPublished: true, Blocks: 3},
+		"leave --fill and --blocks out":                   {AsPublished: true, Setting: testbed.Setting{Blocks: 3}},
 		"type \"a-b\": want a word without":               {Type: "a-b"},
 		"belong to the lab's own job":                     {Argv: []string{"true"}, Height: 360},
-		"--max-time -1s: want more than 0":                {MaxTime: -time.Second},
+		"--max-time -1s: want more than 0":                {Setting: testbed.Setting{MaxTime: -time.Second}},
 		"--agent":                                         {Setting: testbed.Setting{Agent: "/no/such/tenond"}},
 	} {
 		if _, err := c.OrDefaults(); err == nil || !strings.Contains(err.Error(), want) {

@@ -3,17 +3,15 @@ package run
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"tenon.sh/tenon/internal/kernel/cgroup"
-	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/lab/concurrency"
 	"tenon.sh/tenon/internal/lab/jobs"
+	"tenon.sh/tenon/internal/lab/labtest"
 	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/lab/work"
 	"tenon.sh/tenon/internal/model/node"
@@ -24,50 +22,11 @@ import (
 // test ends, it checks that nothing of the experiment is left.
 func shortExperiment(t *testing.T, needs ...work.Program) Config {
 	t.Helper()
-	skip := t.Skipf
-	if os.Getenv("TENON_TEST_STRICT") == "1" {
-		skip = t.Fatalf
-	}
-	switch {
-	case testing.Short():
-		t.Skip("takes seconds")
-	case os.Geteuid() != 0:
-		t.Skip("needs root to make cgroups")
-	}
-	for _, p := range needs {
-		if _, err := p.Find(); err != nil {
-			skip("%v", err)
-		}
-	}
-	c := Config{
-		Setting: testbed.Setting{
-			Seed: 1, Out: filepath.Join(t.TempDir(), "out"), JournalDir: filepath.Join(t.TempDir(), "journal"), Once: true,
-			Root: node.CgroupPath(fmt.Sprintf("tenon-test-%d", os.Getpid())), Self: []string{os.Args[0]},
-		},
-		Blocks: 1, Window: 400 * time.Millisecond, Warmup: 100 * time.Millisecond, StealPercent: 100, ForeignPercent: 100,
-	}
-	t.Cleanup(func() { nothingLeft(t, c.Root) })
+	labtest.RequireReal(t, needs...)
+	t.Setenv("TMPDIR", labtest.OpenDir(t))
+	c := Config{Setting: labtest.Setting(t), Window: 400 * time.Millisecond, Warmup: 100 * time.Millisecond, ForeignPercent: 100}
+	t.Cleanup(func() { labtest.NothingLeft(t, c.Setting) })
 	return c
-}
-
-func nothingLeft(t *testing.T, root node.CgroupPath) {
-	tree, err := cgroup.Detect("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if tree.Exists(string(root)) {
-		t.Errorf("cgroup %s is left", root)
-	}
-	fs := proc.Default()
-	pids, err := fs.PIDs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, pid := range pids {
-		if st, err := fs.PIDStat(pid); err == nil && st.PPID == os.Getpid() {
-			t.Errorf("process %d (%s) is left", pid, st.Comm)
-		}
-	}
 }
 
 // runStrategies runs the experiment and returns its rows.

@@ -20,11 +20,11 @@ import (
 var Modes = []report.Mode{report.Exclusive, report.ExclusiveAA, report.Default, report.Tenond}
 
 // Config configures a memory experiment. The zero value of a field
-// selects its default, which the field's comment names.
+// selects its default, which the field's comment names. There are 12 blocks, from
+// which a verdict is possible.
 type Config struct {
 	testbed.Setting
 	Modes    []report.Mode // default: Modes
-	Blocks   int           // default: 12, from which a verdict is possible
 	Duration time.Duration // of the measured part of a run (default: 6 s)
 	// Set is the size of the service's working set: the files that the service
 	// reads at random. The default is 256 MiB. All other sizes are derived from
@@ -35,10 +35,7 @@ type Config struct {
 	// Data is the directory for the files that the programs read. It must be on
 	// a block device and not in memory. The default is /var/tmp.
 	Data string
-	// StealPercent is the largest steal time of a valid run, in percent of the
-	// time of the tested CPUs. The default is 1.
-	StealPercent float64
-	Port         int // on 127.0.0.1 (default: a free one)
+	Port int // on 127.0.0.1 (default: a free one)
 }
 
 // minSet is the smallest useful working set, in bytes. With a smaller one, the
@@ -50,9 +47,6 @@ func (c Config) orDefaults() (Config, error) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
 	if len(c.Modes) == 0 {
 		c.Modes = Modes
-	}
-	if c.Blocks < 0 {
-		fault("--blocks %d: want 1 or more", c.Blocks)
 	}
 	c.Blocks = cmp.Or(c.Blocks, harness.LeastBlocks())
 	c.Duration = cmp.Or(c.Duration, 6*time.Second)
@@ -68,8 +62,6 @@ func (c Config) orDefaults() (Config, error) {
 		fault("--rate %v: want more than 0 requests per second", c.Rate)
 	}
 	c.Data = cmp.Or(c.Data, "/var/tmp")
-	c.StealPercent = cmp.Or(c.StealPercent, 1)
-	testbed.CheckVoidPercent("--max-steal", c.StealPercent, fault)
 	if c.Port < 0 || c.Port > 65535 {
 		fault("--port %d: want 1 to 65535", c.Port)
 	}

@@ -37,7 +37,7 @@ func TestTheTwoWantMoreMemoryThanThereIs(t *testing.T) {
 }
 
 func TestFaultsOfTheMemoryExperimentAreToldAtOnce(t *testing.T) {
-	_, err := Config{Blocks: -1, Set: 1, Rate: -5, Duration: time.Millisecond, StealPercent: -1}.orDefaults()
+	_, err := Config{Setting: testbed.Setting{Blocks: -1, StealPercent: -1}, Set: 1, Rate: -5, Duration: time.Millisecond}.orDefaults()
 	for _, want := range []string{"--blocks -1", "--set 1:", "--rate -5", "--duration 1ms", "--max-steal -1"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v lacks %q", err, want)

@@ -34,8 +34,8 @@ func littleMemory(t *testing.T, modes ...report.Mode) Config {
 		t.Fatal(err)
 	}
 	c := Config{
-		Setting: labtest.Setting(t), Modes: modes, Blocks: 1, Duration: time.Second, Set: minSet, Rate: 100,
-		Data: data, StealPercent: 100,
+		Setting: labtest.Setting(t), Modes: modes, Duration: time.Second, Set: minSet, Rate: 100,
+		Data: data,
 	}
 	t.Cleanup(func() {
 		labtest.NothingLeft(t, c.Setting)

@@ -16,23 +16,18 @@ import (
 )
 
 // A Config configures the experiment. If a field is zero, it has the default
-// that its comment names.
+// that its comment names. There are 4 blocks in 5 minutes, of pods in an hour.
 type Config struct {
 	testbed.Setting
 	Parts    []string       // default: pi and nginx
 	Modes    []pinning.Mode // default: all
-	Blocks   int            // default: 4
 	Limit    int            // CPUs of the job and of each server (default: half of the tested CPUs, for nginx at most what fits; of pods 4, as published, or fewer where 4 do not fit)
 	Threads  int            // of the job (default: 3000, as published)
 	Digits   int            // default: 20000, as published
 	Rounds   int            // default: the number for which the job needs the CPU time Work
 	Work     time.Duration  // default: 3 s
 	Duration time.Duration  // of each loop on the web servers (default: 3 s; of pods 10 s)
-	MaxTime  time.Duration  // of the whole experiment (default: 5 min; of pods 1 h)
-
-	StealPercent float64 // steal time that voids a run, in percent of the tested CPUs' time (default: 1)
-
-	Pods *Pods // where the pods run; nil: this machine
+	Pods     *Pods          // where the pods run; nil: this machine
 }
 
 // OrDefaults returns the configuration with its defaults, and all faults at once.
@@ -65,12 +60,11 @@ func (c Config) OrDefaults() (Config, error) {
 		c.Pods, c.Rounds = &pods, 0
 	}
 	c.Work, c.Duration, c.MaxTime = cmp.Or(c.Work, 3*time.Second), cmp.Or(c.Duration, loop), cmp.Or(c.MaxTime, whole)
-	c.StealPercent = cmp.Or(c.StealPercent, 1)
 	for _, n := range []struct {
 		flag  string
 		value int // 0: the default
 		bound int // 0: none
-	}{{"--blocks", c.Blocks, 0}, {"--limit", c.Limit, 0}, {"--threads", c.Threads, pi.MaxThreads}, {"--digits", c.Digits, pi.MaxDigits}, {"--rounds", c.Rounds, 0}} {
+	}{{"--limit", c.Limit, 0}, {"--threads", c.Threads, pi.MaxThreads}, {"--digits", c.Digits, pi.MaxDigits}, {"--rounds", c.Rounds, 0}} {
 		switch {
 		case n.bound == 0 && n.value < 0:
 			fault("%s %d: want 1 or more", n.flag, n.value)
@@ -84,10 +78,6 @@ func (c Config) OrDefaults() (Config, error) {
 	if c.Work < 0 {
 		fault("--work %v: want more than 0", c.Work)
 	}
-	if c.MaxTime < 0 {
-		fault("--max-time %v: want more than 0", c.MaxTime)
-	}
-	testbed.CheckVoidPercent("--max-steal", c.StealPercent, fault)
 	c.NoClient = true // the parts divide the CPUs themselves
 	c.Setting = c.Setting.OrDefaults(fault)
 	return c, testbed.RefuseFlags(faults...)

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/lab/labtest"
 	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/pi"
 	"tenon.sh/tenon/internal/lab/pinning"
@@ -55,34 +55,10 @@ func child(role string, args []string) error {
 
 func little(t *testing.T, needs ...work.Program) Config {
 	t.Helper()
-	skip := t.Skipf
-	if os.Getenv("TENON_TEST_STRICT") == "1" {
-		skip = t.Fatalf
-	}
-	switch {
-	case testing.Short():
-		t.Skip("takes seconds")
-	case os.Geteuid() != 0:
-		t.Skip("needs root to make cgroups")
-	}
-	for _, p := range needs {
-		if _, err := p.Find(); err != nil {
-			skip("%v", err)
-		}
-	}
-	c := Config{
-		Setting: testbed.Setting{
-			Seed: 1, Out: filepath.Join(t.TempDir(), "out"), JournalDir: filepath.Join(t.TempDir(), "journal"), Once: true,
-			Root: node.CgroupPath(fmt.Sprintf("tenon-test-%d", os.Getpid())), Self: []string{os.Args[0], "lab-child"},
-		},
-		Blocks: 1, Duration: time.Second, StealPercent: 100,
-	}
-	t.Cleanup(func() {
-		tree, err := cgroup.Detect("/proc")
-		if err != nil || tree.Exists(string(c.Root)) {
-			t.Errorf("cgroup %s is left (%v)", c.Root, err)
-		}
-	})
+	labtest.RequireReal(t, needs...)
+	t.Setenv("TMPDIR", labtest.OpenDir(t))
+	c := Config{Setting: labtest.Setting(t), Duration: time.Second}
+	t.Cleanup(func() { labtest.NothingLeft(t, c.Setting) })
 	return c
 }
 
@@ -329,7 +305,7 @@ func TestBadInputNamesFieldAndRange(t *testing.T) {
 		`--parts "redis": want pi, nginx`:     {Parts: []string{"redis"}},
 		`--modes "numa": want some of shared`: {Modes: []pinning.Mode{pinning.Shared, "numa"}},
 		"--modes: want shared among them":     {Modes: []pinning.Mode{pinning.Pinned}},
-		"--blocks -1: want 1 or more":         {Blocks: -1},
+		"--blocks -1: want 1 or more":         {Setting: testbed.Setting{Blocks: -1}},
 		"--threads 20000: want 1 to 9000":     {Threads: 20000},
 		"--duration 1ms: want 1s or more":     {Duration: time.Millisecond},
 		"--limit -1: want 1 or more":          {Limit: -1},

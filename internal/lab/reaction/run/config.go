@@ -17,12 +17,12 @@ var Modes = []report.Mode{report.Events, report.PSI, report.Ticks, report.IdleBE
 
 // Config configures a reaction experiment. The zero value of a field
 // selects its default, which the field's comment names. Agent has no default,
-// because the experiment measures a real tenond.
+// because the experiment measures a real tenond. There are 12 blocks, and each mode
+// makes a part of its steps in each block.
 type Config struct {
 	testbed.Setting
-	Modes  []report.Mode // default: all modes that this kernel supports
-	Blocks int           // default: 12; each mode makes a part of its steps in each block
-	Steps  int           // number of load steps in mode events (default: 500)
+	Modes []report.Mode // default: all modes that this kernel supports
+	Steps int           // number of load steps in mode events (default: 500)
 	// Contrast is the number of steps in each mode other than events. The
 	// default is a tenth of Steps.
 	Contrast int
@@ -36,11 +36,7 @@ type Config struct {
 	// default there is none. After a step that misses the objective, the batch
 	// work stays narrow for seconds.
 	Objective time.Duration
-	// StealPercent is the largest steal time of a run with valid steps, in
-	// percent of the time of the tested CPUs. The default is 1.
-	StealPercent float64
-
-	lead time.Duration // time before the first step (default: reactionLead)
+	lead      time.Duration // time before the first step (default: reactionLead)
 }
 
 const (
@@ -60,8 +56,8 @@ func (c Config) orDefaults() (Config, error) {
 	c.Blocks = cmp.Or(c.Blocks, harness.LeastBlocks())
 	c.Steps = cmp.Or(c.Steps, 500)
 	c.Contrast = cmp.Or(c.Contrast, max(c.Steps/10, 1))
-	if c.Blocks < 0 || c.Steps < 0 || c.Contrast < 0 {
-		fault("--blocks %d --steps %d --contrast %d: want 1 or more", c.Blocks, c.Steps, c.Contrast)
+	if c.Steps < 0 || c.Contrast < 0 {
+		fault("--steps %d --contrast %d: want 1 or more", c.Steps, c.Contrast)
 	} else {
 		// Each mode needs at least one step in each block.
 		c.Blocks = min(c.Blocks, c.Steps, c.Contrast)
@@ -79,8 +75,6 @@ func (c Config) orDefaults() (Config, error) {
 	if c.Objective < 0 {
 		fault("--objective %v: want 0 or more", c.Objective)
 	}
-	c.StealPercent = cmp.Or(c.StealPercent, 1)
-	testbed.CheckVoidPercent("--max-steal", c.StealPercent, fault)
 	c.lead = cmp.Or(c.lead, reactionLead)
 	if c.Agent == "" {
 		fault("no tenond: the reaction experiment needs the program tenond")

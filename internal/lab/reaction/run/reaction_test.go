@@ -22,7 +22,7 @@ import (
 const ms = time.Millisecond
 
 func TestEveryModeMakesItsStepsOverTheBlocks(t *testing.T) {
-	for _, c := range []Config{{Steps: 500, Contrast: 83, Blocks: 5}, {Steps: 7, Contrast: 3, Blocks: 3}, {Steps: 1, Contrast: 1, Blocks: 1}} {
+	for _, c := range []Config{{Steps: 500, Contrast: 83, Setting: testbed.Setting{Blocks: 5}}, {Steps: 7, Contrast: 3, Setting: testbed.Setting{Blocks: 3}}, {Steps: 1, Contrast: 1, Setting: testbed.Setting{Blocks: 1}}} {
 		for _, m := range Modes {
 			sum := 0
 			for block := 1; block <= c.Blocks; block++ {
@@ -40,7 +40,7 @@ func TestEveryModeMakesItsStepsOverTheBlocks(t *testing.T) {
 }
 
 func TestFaultsOfTheReactionExperimentAreToldAtOnce(t *testing.T) {
-	_, err := Config{Steps: -1, Step: ms, LeastPause: time.Second, MostPause: ms, Objective: -1, StealPercent: math.NaN()}.orDefaults()
+	_, err := Config{Steps: -1, Step: ms, LeastPause: time.Second, MostPause: ms, Objective: -1, Setting: testbed.Setting{StealPercent: math.NaN()}}.orDefaults()
 	for _, want := range []string{"--steps -1", "--step 1ms", "--min-pause 1s", "--objective -1ns", "--max-steal NaN", "no tenond"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v lacks %q", err, want)

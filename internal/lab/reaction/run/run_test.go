@@ -33,8 +33,8 @@ func littleReaction(t *testing.T, modes ...report.Mode) Config {
 	t.Helper()
 	labtest.RequireReal(t)
 	c := Config{
-		Setting: labtest.Setting(t), Modes: modes, Blocks: 1, Steps: 3, Contrast: 1, Step: 100 * time.Millisecond,
-		LeastPause: 100 * time.Millisecond, MostPause: 200 * time.Millisecond, StealPercent: 100, lead: 1200 * time.Millisecond, // the first tick that knows rates comes after one period
+		Setting: labtest.Setting(t), Modes: modes, Steps: 3, Contrast: 1, Step: 100 * time.Millisecond,
+		LeastPause: 100 * time.Millisecond, MostPause: 200 * time.Millisecond, lead: 1200 * time.Millisecond, // the first tick that knows rates comes after one period
 	}
 	c.Agent = agentBuilt(t)
 	t.Cleanup(func() { labtest.NothingLeft(t, c.Setting) })
