@@ -88,7 +88,7 @@ func printFindings(cmd *cobra.Command, g *global, f report.Findings) error {
 // service.
 func labFrame(g *global) labcmd.Frame {
 	return labcmd.Frame{
-		Usage: func(err error) error { return usageError{err} }, NoArgs: noArgs, Complete: complete,
+		Usage: func(err error) error { return usageError{err} }, NoArgs: noArgs,
 		Prepare: func(s *testbed.Setting, agent bool) error { return prepare(g, s, agent) },
 		Run: func(cmd *cobra.Command, run func(context.Context) (harness.Outcome, error)) error {
 			return experiment(cmd, g, run)

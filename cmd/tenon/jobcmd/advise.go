@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tenon.sh/tenon/cmd/tenon/labflag"
 	"tenon.sh/tenon/internal/lab/concurrency"
 	"tenon.sh/tenon/internal/lab/concurrency/run"
 	"tenon.sh/tenon/internal/lab/jobs"
@@ -94,7 +95,7 @@ must know the size of its machine: import --node-cpus and --node-cores.`,
 	flags.IntVar(&size.threads, "threads-per-core", 0, "CPUs on each of the --cores (default: as measured)")
 	flags.StringVar(&patch, "patch", "", "print a patch for a Job whose container has this name")
 	for _, name := range []string{"deadline", "jobs", "within", "price", "cores", "threads-per-core", "patch"} {
-		complete(cmd, name)
+		labflag.Complete(cmd, name)
 	}
 	return cmd
 }

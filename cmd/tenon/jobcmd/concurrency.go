@@ -100,7 +100,7 @@ of its grids do not run:
 		},
 	}
 	addConcurrencyFlags(cmd, &c, &text)
-	on.add(cmd, "run the jobs on nodes of a cluster, as Jobs")
+	on.Add(cmd, &k.Target, "run the jobs on nodes of a cluster, as Jobs")
 	cmd.AddCommand(newImport(f))
 	return cmd
 }
@@ -134,19 +134,12 @@ func addConcurrencyFlags(cmd *cobra.Command, c *run.Config, text *listFlags) {
 	flags.DurationVar(&c.Work, "work", 500*time.Millisecond, "CPU time of one transcode, alone (with --kubernetes 5s)")
 	flags.IntVar(&c.Height, "height", 0, "lines of the transcoded picture: 360, 720 or 1080 (default: enough for a thread on each CPU)")
 	flags.StringVar(&c.Input, "input", "", "film to transcode (default: the lab's own, rendered once)")
-	flags.Float64Var(&c.StealPercent, "max-steal", 1, "steal time, in percent of the tested CPUs, above which a run is void")
 	flags.Float64Var(&c.ForeignPercent, "max-foreign", 5, "CPU use of other work, in percent of the tested CPUs, above which a run is void")
-	flags.Uint64Var(&c.Seed, "seed", 1, "seed of all that is drawn")
-	flags.BoolVar(&c.Once, "no-retry", false, "do not repeat void runs")
-	flags.Var((*labflag.CPUs)(&c.CPUs), "cpus", "CPUs to test, such as 0-5 (default: all)")
-	flags.StringVar(&c.Out, "out", "", "directory of the results (default ./tenon-lab-TIME)")
-	for name, values := range map[string][]string{
-		"preset": run.Presets(), "fill": {string(run.Steady), string(run.Wave), string(run.Window)}, "height": {"360", "720", "1080"},
-		"jobs": nil, "limits": nil, "memory": nil, "threads": nil, "job": nil, "slice": nil, "burst-max": nil, "blocks": nil, "window": nil, "warmup": nil,
-		"max-time": nil, "type": nil, "work": nil, "max-steal": nil, "max-foreign": nil, "seed": nil, "cpus": nil,
-	} {
-		complete(cmd, name, values...)
-	}
+	labflag.Common(cmd, &c.Setting, "all")
+	labflag.Complete(cmd, "preset", run.Presets()...)
+	labflag.Complete(cmd, "fill", string(run.Steady), string(run.Wave), string(run.Window))
+	labflag.Complete(cmd, "height", "360", "720", "1080")
+	labflag.NoValues(cmd, "jobs", "limits", "memory", "threads", "job", "slice", "burst-max", "window", "warmup", "type", "work", "max-foreign")
 	labflag.CompleteList(cmd, "strategies", strategyNames()...)
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tenon.sh/tenon/cmd/tenon/labflag"
 	"tenon.sh/tenon/internal/lab/concurrency"
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/jobfiles"
@@ -99,9 +100,9 @@ machines of other sizes.`,
 	flags.StringVar(&strategy, "strategy", "", "how the CPUs were divided among these jobs, if the files do not say: "+strings.Join(strategyNames(), ", "))
 	flags.IntVar(&e.Node.CPUs, "node-cpus", 0, "CPUs of a node, with sibling threads (default: not known)")
 	flags.IntVar(&e.Node.Cores, "node-cores", 0, "cores of a node (default: not known)")
-	complete(cmd, "strategy", strategyNames()...)
-	complete(cmd, "node-cpus")
-	complete(cmd, "node-cores")
+	labflag.Complete(cmd, "strategy", strategyNames()...)
+	labflag.Complete(cmd, "node-cpus")
+	labflag.Complete(cmd, "node-cores")
 	return cmd
 }
 
@@ -126,11 +127,4 @@ func checkNode(n concurrency.Node) error {
 		return fmt.Errorf("--node-cpus %d, --node-cores %d: want at most %d CPUs on a core, and above 2 as many on each", n.CPUs, n.Cores, maxThreads)
 	}
 	return nil
-}
-
-// complete sets the values that a shell offers for a flag. The shell offers no
-// files, even if there are no values.
-func complete(cmd *cobra.Command, flag string, values ...string) {
-	// An error means that the flag does not exist. A test completes each flag.
-	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }

@@ -27,15 +27,13 @@ var pinningNotZero = map[string]string{
 func NewPinning(f Frame) *cobra.Command {
 	var c run.Config
 	var k run.Pods
-	on := clusterFlags{
-		texts: []clusterFlag{
-			{&k.Node, "node", "the node to test (default: the only one that takes ordinary pods)"},
-			{&k.Context, "context", "the context of kubectl (default: the current one)"},
-			{&k.Namespace, "namespace", "where the pods go; made, and removed at the end, if it does not exist (default tenon-lab)"},
-			{&k.NGINX, "nginx-image", "the image of the servers (default: as published, nginx:latest)"},
-			{&k.Pi, "pi-image", "the image of the job (default: as published)"},
+	on := labflag.Cluster{
+		Texts: []labflag.ClusterText{
+			labflag.Text(&k.Node, "node", "the node to test (default: the only one that takes ordinary pods)"),
+			labflag.Text(&k.NGINX, "nginx-image", "the image of the servers (default: as published, nginx:latest)"),
+			labflag.Text(&k.Pi, "pi-image", "the image of the job (default: as published)"),
 		},
-		alone: []string{"rounds", "work", "max-steal", "cpus"},
+		Alone: []string{"rounds", "work", "max-steal", "cpus"},
 	}
 	var parts, modes string
 	cmd := &cobra.Command{
@@ -79,10 +77,10 @@ wrk for the servers. Five minutes at most.`,
 			if err != nil {
 				return f.Usage(err)
 			}
-			if err := on.check(cmd, "node-port", "client-cpus"); err != nil {
+			if err := on.Check(cmd, "node-port", "client-cpus"); err != nil {
 				return f.Usage(err)
 			}
-			if on.on {
+			if on.On {
 				c.Pods = &k
 				for flag, to := range map[string]*time.Duration{"duration": &c.Duration, "max-time": &c.MaxTime} {
 					if !cmd.Flags().Changed(flag) {
@@ -97,7 +95,7 @@ wrk for the servers. Five minutes at most.`,
 		},
 	}
 	addPinningFlags(cmd, &c, &k, &parts, &modes)
-	on.add(cmd, "run the published manifests on a node of a cluster")
+	on.Add(cmd, &k.Target, "run the published manifests on a node of a cluster")
 	return cmd
 }
 
@@ -113,11 +111,6 @@ func addPinningFlags(cmd *cobra.Command, c *run.Config, k *run.Pods, parts, mode
 	flags.DurationVar(&c.Work, "work", 3*time.Second, "CPU time of the job")
 	flags.DurationVar(&c.Duration, "duration", 3*time.Second, "length of each loop on the web servers (with --kubernetes 10s)")
 	flags.DurationVar(&c.MaxTime, "max-time", 5*time.Minute, "stop before a block that does not fit into this time (with --kubernetes 1h)")
-	flags.Float64Var(&c.StealPercent, "max-steal", 1, "steal time, in percent of the tested CPUs, above which a run is void")
-	flags.Uint64Var(&c.Seed, "seed", 1, "seed of all that is drawn")
-	flags.BoolVar(&c.Once, "no-retry", false, "do not repeat void runs")
-	flags.Var((*labflag.CPUs)(&c.CPUs), "cpus", "CPUs to test, such as 0-5 (default: all)")
-	flags.StringVar(&c.Out, "out", "", "directory of the results (default ./tenon-lab-TIME)")
 	flags.IntVar(&k.NodePort, "node-port", 0, "with --kubernetes: port of the Service on the node (default 32257, as published)")
 	flags.Var((*labflag.CPUs)(&c.ClientCPUs), "client-cpus", "with --kubernetes: CPUs of this machine for wrk, such as 32-45 (default: all)")
 	var names []string
@@ -126,9 +119,6 @@ func addPinningFlags(cmd *cobra.Command, c *run.Config, k *run.Pods, parts, mode
 	}
 	labflag.CompleteList(cmd, "parts", pinning.Pi, pinning.NGINX)
 	labflag.CompleteList(cmd, "modes", names...)
-	for _, name := range []string{
-		"blocks", "limit", "threads", "digits", "rounds", "work", "duration", "max-time", "max-steal", "seed", "cpus", "node-port", "client-cpus",
-	} {
-		complete(cmd, name)
-	}
+	labflag.Common(cmd, &c.Setting, "all")
+	labflag.NoValues(cmd, "limit", "threads", "digits", "rounds", "work", "duration", "node-port", "client-cpus")
 }

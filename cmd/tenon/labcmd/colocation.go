@@ -2,7 +2,6 @@ package labcmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -23,8 +22,17 @@ func NewColocation(f Frame) *cobra.Command {
 	var c run.Config
 	var modes string
 	load := labflag.Load{Percent: 30}
-	var outside, onCluster bool
+	var outside bool
 	var k run.Pods
+	on := labflag.Cluster{
+		Texts: []labflag.ClusterText{
+			labflag.Text(&k.Node, "node", "the node to test (default: the only one with Tenon)"),
+			labflag.Text(&k.ConfigMap, "config-map", "Tenon's ConfigMap, as NAMESPACE/NAME (default tenon-system/slo-controller-config)"),
+			labflag.Text(&k.NGINX, "nginx-image", "the image of nginx, which reads /apps/nginx/conf/nginx.conf (default: that of the published experiment)"),
+			labflag.Text(&k.FFmpeg, "ffmpeg-image", "the image of ffmpeg; --input is a film in it (default: that of the published experiment)"),
+		},
+		Alone: []string{"agent", "service", "keep-service", "ready", "batch", "work-regexp", "self-threads", "self-memory"},
+	}
 	cmd := &cobra.Command{
 		Use:   "colocation [flags]",
 		Short: "Measure nginx beside ffmpeg, with and without Tenon",
@@ -72,7 +80,7 @@ killed run left by the next.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
 			known := run.Modes
-			if onCluster {
+			if on.On {
 				known = run.PodModes
 			}
 			if c.Modes, err = harness.ParseModes(modes, known); err != nil {
@@ -81,14 +89,14 @@ killed run left by the next.`,
 			if err := labflag.RefuseZero(cmd.Flags(), notZero); err != nil {
 				return f.Usage(err)
 			}
-			if err := f.refuseUseless(cmd, onCluster, outside); err != nil {
-				return err
+			if err := on.Check(cmd); err != nil {
+				return f.Usage(err)
 			}
 			if err := f.Prepare(&c.Setting, outside); err != nil {
 				return err
 			}
 			c.LoadPercent, c.Workloads.Load = float64(load.Percent), load.Target
-			if onCluster {
+			if on.On {
 				c.Pods = &k
 			}
 			return f.Run(cmd, func(ctx context.Context) (harness.Outcome, error) { return run.Run(ctx, c) })
@@ -103,8 +111,7 @@ killed run left by the next.`,
 	flags.Var(&load, "load", "CPU use of the service alone, in percent of the tested CPUs; sets the offered rate. Also: the URL that the load asks ("+protocol.Schemes()+"), or a command that prints latencies")
 	f.workloadFlags(cmd, &c.Workloads)
 	f.settingFlags(cmd, &c.Setting, &outside)
-	flags.BoolVar(&onCluster, "kubernetes", false, "run on a node of a cluster that runs Tenon")
-	f.clusterFlags(cmd, &k)
+	on.Add(cmd, &k.Target, "run on a node of a cluster that runs Tenon")
 	labflag.CompleteList(cmd, "modes", append([]string{"all", "seed"}, modeNames(run.Modes)...)...)
 	return cmd
 }
@@ -134,53 +141,9 @@ func (f Frame) workloadFlags(cmd *cobra.Command, w *work.Workloads) {
 	flags.StringVar(&w.WorkRegexp, "work-regexp", "", "lines in the output of a --batch command that say what has been done: a group is the amount so far, without one each line counts (default: CPU time)")
 	flags.IntVar(&w.SelfThreads, "self-threads", 0, "threads of --service self, which drives itself (default: one for each tested CPU)")
 	flags.Var((*labflag.Bytes)(&w.SelfMemory), "self-memory", "memory of each thread of --service self (default 8Mi)")
-	f.Complete(cmd, "service", work.Services...)
-	f.Complete(cmd, "batch", work.BatchWorks...)
-	for _, name := range []string{"load", "ready", "work-regexp", "self-threads", "self-memory"} {
-		f.Complete(cmd, name)
-	}
-}
-
-// clusterFlags adds the flags of --kubernetes.
-func (f Frame) clusterFlags(cmd *cobra.Command, k *run.Pods) {
-	for _, flag := range ofCluster(k) {
-		cmd.Flags().StringVar(flag.to, flag.name, "", "with --kubernetes: "+flag.usage)
-		f.Complete(cmd, flag.name)
-	}
-}
-
-type clusterFlag struct {
-	to          *string
-	name, usage string
-}
-
-func ofCluster(k *run.Pods) []clusterFlag {
-	return []clusterFlag{
-		{&k.Node, "node", "the node to test (default: the only one with Tenon)"},
-		{&k.Context, "context", "the context of kubectl (default: the current one)"},
-		{&k.Namespace, "namespace", "where the pods go; made, and removed at the end, if it does not exist (default tenon-lab)"},
-		{&k.ConfigMap, "config-map", "Tenon's ConfigMap, as NAMESPACE/NAME (default tenon-system/slo-controller-config)"},
-		{&k.NGINX, "nginx-image", "the image of nginx, which reads /apps/nginx/conf/nginx.conf (default: that of the published experiment)"},
-		{&k.FFmpeg, "ffmpeg-image", "the image of ffmpeg; --input is a film in it (default: that of the published experiment)"},
-	}
-}
-
-// refuseUseless returns an error for flags that have no effect in this combination.
-func (f Frame) refuseUseless(cmd *cobra.Command, onCluster, outside bool) error {
-	if onCluster && outside {
-		return f.Usage(errors.New("--agent: on a cluster it is always tenond that does the work: leave it out with --kubernetes"))
-	}
-	for _, name := range []string{"service", "keep-service", "ready", "batch", "work-regexp", "self-threads", "self-memory"} {
-		if onCluster && cmd.Flags().Changed(name) {
-			return f.Usage(fmt.Errorf("--%s: on a cluster the experiment has nginx and ffmpeg: leave it out with --kubernetes", name))
-		}
-	}
-	for _, flag := range ofCluster(&run.Pods{}) {
-		if !onCluster && cmd.Flags().Changed(flag.name) {
-			return f.Usage(fmt.Errorf("--%s is for --kubernetes", flag.name))
-		}
-	}
-	return nil
+	labflag.Complete(cmd, "service", work.Services...)
+	labflag.Complete(cmd, "batch", work.BatchWorks...)
+	labflag.NoValues(cmd, "load", "ready", "work-regexp", "self-threads", "self-memory")
 }
 
 // colocationFlags adds the flags of an experiment that runs nginx and ffmpeg.
@@ -188,15 +151,12 @@ func (f Frame) colocationFlags(cmd *cobra.Command, c *run.Config) {
 	flags := cmd.Flags()
 	flags.BoolVar(&c.UntilResolved, "until-resolved", false, "run until more blocks would not change a verdict")
 	flags.Float64Var(&c.Margin, "margin", 1.03, "the P99 ratio to the baseline that must not be reached")
-	flags.Float64Var(&c.StealPercent, "max-steal", 1, "steal time, in percent of the tested CPUs, above which a run is void")
 	flags.StringVar(&c.Client, "client", harness.ClientTenon, "load generator: tenon (open loop) or wrk (closed loop)")
 	flags.IntVar(&c.Connections, "connections", 0, "connections of the client (default 256, or the number that suits the protocol; wrk: 54 scaled to the machine)")
 	flags.IntVar(&c.BEProcesses, "be-processes", 0, "ffmpeg processes (default: 30 on 104 CPUs, scaled, at least enough to fill the CPUs)")
 	flags.IntVar(&c.BEThreads, "be-threads", 0, "threads of each ffmpeg (default 2)")
 	flags.StringVar(&c.Input, "input", "", "film to transcode (default: a clip that is rendered once and kept)")
 	flags.IntVar(&c.Port, "port", 0, "port of nginx on 127.0.0.1 (default: a free one)")
-	f.Complete(cmd, "client", harness.ClientTenon, harness.ClientWrk)
-	for _, name := range []string{"blocks", "duration", "max-time", "margin", "max-steal", "connections", "be-processes", "be-threads", "port"} {
-		f.Complete(cmd, name)
-	}
+	labflag.Complete(cmd, "client", harness.ClientTenon, harness.ClientWrk)
+	labflag.NoValues(cmd, "duration", "margin", "connections", "be-processes", "be-threads", "port")
 }

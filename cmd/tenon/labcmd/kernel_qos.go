@@ -59,7 +59,7 @@ It needs root (for cgroups), nginx and ffmpeg, and two CPUs. At most half an hou
 	flags.DurationVar(&c.MaxTime, "max-time", 0, "start no block that would end later than this (default 25m, with --blocks or --until-resolved no bound)")
 	f.colocationFlags(cmd, &c)
 	flags.Var(&load, "load", "CPU use of nginx alone, in percent of the tested CPUs; sets the offered rate")
-	f.Complete(cmd, "load")
+	labflag.Complete(cmd, "load")
 	f.settingFlags(cmd, &c.Setting, &outside)
 	labflag.CompleteList(cmd, "modes", append([]string{"all"}, modeNames(run.KernelQOSModes)...)...)
 	return cmd

@@ -18,8 +18,6 @@ type Frame struct {
 	// Usage marks an error as a mistake in the command line.
 	Usage  func(error) error
 	NoArgs cobra.PositionalArgs
-	// Complete sets the values that a shell offers for a flag.
-	Complete func(cmd *cobra.Command, flag string, values ...string)
 	// Prepare fills in the settings that have no flag.
 	Prepare func(s *testbed.Setting, agent bool) error
 	// Run runs an experiment and prints its result.
@@ -29,16 +27,10 @@ type Frame struct {
 // settingFlags adds the flags of every experiment. If outside is not nil, it
 // also adds the flag that starts tenond in place of the lab's own loop.
 func (f Frame) settingFlags(cmd *cobra.Command, s *testbed.Setting, outside *bool) {
-	flags := cmd.Flags()
-	flags.Uint64Var(&s.Seed, "seed", 1, "seed of all that is drawn")
-	flags.BoolVar(&s.Once, "no-retry", false, "do not repeat void runs")
+	labflag.Common(cmd, s, "all but the client's")
 	if outside != nil {
-		flags.BoolVar(outside, "agent", false, "let tenond do the work in Tenon's modes: it finds the workloads by rules")
+		cmd.Flags().BoolVar(outside, "agent", false, "let tenond do the work in Tenon's modes: it finds the workloads by rules")
 	}
-	flags.Var((*labflag.CPUs)(&s.CPUs), "cpus", "CPUs to test, such as 0-5 (default: all but the client's)")
-	flags.Var((*labflag.CPUs)(&s.ClientCPUs), "client-cpus", "CPUs of the lab itself, of its client and of tenond (default: an eighth, whole cores)")
-	flags.StringVar(&s.Out, "out", "", "directory of the results (default ./tenon-lab-TIME)")
-	for _, name := range []string{"seed", "cpus", "client-cpus"} {
-		f.Complete(cmd, name)
-	}
+	cmd.Flags().Var((*labflag.CPUs)(&s.ClientCPUs), "client-cpus", "CPUs of the lab itself, of its client and of tenond (default: an eighth, whole cores)")
+	labflag.Complete(cmd, "client-cpus")
 }

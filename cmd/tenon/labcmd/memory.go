@@ -64,12 +64,9 @@ It needs root (for cgroups), nginx, and two CPUs. About ten minutes.`,
 	flags.Var((*labflag.Bytes)(&c.Set), "set", "what nginx reads at random, such as 256Mi; all other sizes follow from it")
 	flags.Float64Var(&c.Rate, "rate", 500, "requests per second that are offered")
 	flags.StringVar(&c.Data, "data", "/var/tmp", "directory for the files that are read, on a device")
-	flags.Float64Var(&c.StealPercent, "max-steal", 1, "steal time, in percent of the tested CPUs, above which a run is void")
 	flags.IntVar(&c.Port, "port", 0, "port of nginx on 127.0.0.1 (default: a free one)")
 	f.settingFlags(cmd, &c.Setting, &outside)
-	f.Complete(cmd, "modes", "all", "exclusive,default,tenond", "default,tenond")
-	for _, name := range []string{"blocks", "duration", "set", "rate", "max-steal", "port"} {
-		f.Complete(cmd, name)
-	}
+	labflag.Complete(cmd, "modes", "all", "exclusive,default,tenond", "default,tenond")
+	labflag.NoValues(cmd, "duration", "set", "rate", "port")
 	return cmd
 }

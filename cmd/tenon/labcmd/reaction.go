@@ -65,11 +65,8 @@ It needs root (for cgroups) and two CPUs. About twenty minutes with 500 steps.`,
 	flags.DurationVar(&c.LeastPause, "min-pause", 900*time.Millisecond, "shortest pause before a step")
 	flags.DurationVar(&c.MostPause, "max-pause", 1300*time.Millisecond, "longest pause before a step")
 	flags.DurationVar(&c.Objective, "objective", 0, "the longest wait for a CPU that the service's rule accepts (default: it names none)")
-	flags.Float64Var(&c.StealPercent, "max-steal", 1, "steal time, in percent of the tested CPUs, above which the steps of a run are void")
 	f.settingFlags(cmd, &c.Setting, nil)
-	f.Complete(cmd, "modes", "all", "events,tick", "events,tick,idle")
-	for _, name := range []string{"blocks", "steps", "contrast", "step", "min-pause", "max-pause", "objective", "max-steal"} {
-		f.Complete(cmd, name)
-	}
+	labflag.Complete(cmd, "modes", "all", "events,tick", "events,tick,idle")
+	labflag.NoValues(cmd, "steps", "contrast", "step", "min-pause", "max-pause", "objective")
 	return cmd
 }
