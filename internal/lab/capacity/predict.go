@@ -145,7 +145,7 @@ type Beyond struct {
 }
 
 // Is reports whether err is ErrBeyond.
-func (b Beyond) Is(err error) bool { return err == ErrBeyond } //nolint:errorlint // errors.Is calls it for each error
+func (b Beyond) Is(err error) bool { return err == ErrBeyond }
 
 func (b Beyond) Error() string { return ErrBeyond.Error() + ": " + b.Text() }
 

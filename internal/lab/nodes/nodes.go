@@ -24,6 +24,9 @@ const (
 	BatchMemory = "kubernetes.io/batch-memory"
 )
 
+// ClassLabel is the label of a pod that names its class.
+const ClassLabel = "koordinator.sh/qosClass"
+
 // Amounts are the resources of a node or of a pod.
 type Amounts struct {
 	CPU         unit.MilliCPU
@@ -63,7 +66,8 @@ type Node struct {
 	Name    string
 	Address string  // of its network: InternalIP
 	CPUs    int     // capacity
-	Free    Amounts // not requested by pods of other users
+	Offers  Amounts // allocatable
+	Free    Amounts // of these, not requested by pods of other users
 	Policy  string  // CPU manager policy of the kubelet; empty: not known
 	Here    bool    // the lab itself runs on this node
 
@@ -115,6 +119,15 @@ func (n nodeObject) takesPods() string {
 	return ""
 }
 
+// Affinity binds pods to nodes. The scheduler chooses among them.
+func Affinity(names ...string) kubectl.Object {
+	var terms []kubectl.Object
+	for _, name := range names {
+		terms = append(terms, kubectl.Object{"matchFields": []kubectl.Object{{"key": "metadata.name", "operator": "In", "values": []string{name}}}})
+	}
+	return kubectl.Object{"nodeAffinity": kubectl.Object{"requiredDuringSchedulingIgnoredDuringExecution": kubectl.Object{"nodeSelectorTerms": terms}}}
+}
+
 // Enter prepares a site that only sends load, and a namespace for the pods of an
 // experiment of the given kind. Closing the site removes the objects. It first
 // removes those of a lab that was killed: they would count as pods of others.
@@ -159,7 +172,7 @@ func Find(ctx context.Context, k kubectl.Client, names []string) (found []Node, 
 		}
 		t, err := n.node()
 		if err == nil {
-			err = t.addRoom(ctx, k, n)
+			err = t.addRoom(ctx, k)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("node %s: %w", n.Metadata.Name, err)
@@ -204,21 +217,20 @@ func (n nodeObject) node() (Node, error) {
 		}
 	}
 	whole, err := amountsOf(n.Status.Capacity, unit.Down)
+	if err == nil {
+		t.Offers, err = amountsOf(n.Status.Allocatable, unit.Down)
+	}
 	t.CPUs, t.Memory = int(whole.CPU/1000), whole.Memory
 	return t, err
 }
 
 // addRoom adds what is free on a node, and the policy of its kubelet.
-func (t *Node) addRoom(ctx context.Context, k kubectl.Client, n nodeObject) error {
-	has, err := amountsOf(n.Status.Allocatable, unit.Down)
-	if err != nil {
-		return err
-	}
+func (t *Node) addRoom(ctx context.Context, k kubectl.Client) error {
 	used, err := usedByOthers(ctx, k, t.Name)
 	if err != nil {
 		return err
 	}
-	t.Free = has.minus(used)
+	t.Free = t.Offers.minus(used)
 	var config struct {
 		KubeletConfig struct {
 			CPUManagerPolicy string `json:"cpuManagerPolicy"`

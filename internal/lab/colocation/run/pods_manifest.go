@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"tenon.sh/tenon/internal/lab/harness"
+	"tenon.sh/tenon/internal/lab/kubectl"
+	"tenon.sh/tenon/internal/lab/nodes"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/work"
 	"tenon.sh/tenon/internal/model/unit"
@@ -17,8 +19,7 @@ const (
 	nginxConf = "nginx-conf"
 )
 
-// object is a JSON object of the Kubernetes API.
-type object = map[string]any
+type object = kubectl.Object
 
 // requestOf returns the CPU request of nginx, which is also its limit: 80/104
 // of the tested CPUs, as in the published experiment. The result is never a
@@ -44,7 +45,7 @@ func (b *pods) nginxManifest(tested int) []object {
 			"metadata": object{"name": nginxConf, "labels": b.space.Labels(nil)},
 			"data":     object{"nginx.conf": conf},
 		},
-		b.pod(nginxPod, object{qosLabel: "LS"}, object{
+		b.pod(nginxPod, object{nodes.ClassLabel: "LS"}, object{
 			"image": b.Pods.NGINX, "ports": []object{{"containerPort": b.Port, "hostPort": b.Port}},
 			"resources":    object{"requests": amounts, "limits": amounts},
 			"volumeMounts": []object{{"name": "conf", "mountPath": "/apps/nginx/conf"}},
@@ -74,9 +75,6 @@ http {
 `, n.Workers, 2*connections, connections, port)
 }
 
-// qosLabel is the pod label that names the QoS class.
-const qosLabel = "koordinator.sh/qosClass"
-
 // batchManifest returns the pod of the batch work, or the pod of the spinner
 // that keeps the CPUs awake. In a mode with Tenon, the pod is BE and requests
 // batch resources. In a mode without Tenon it requests nothing.
@@ -88,8 +86,8 @@ func (b *pods) batchManifest(t report.ModeSpec, rate float64) []object {
 	}
 	container, labels := object{"image": b.Pods.FFmpeg, "command": command}, object{}
 	if t.Isolates() {
-		labels[qosLabel] = "BE"
-		amounts := object{batchCPU: strconv.Itoa(int(b.batch)), batchMemory: strconv.Itoa(int(b.batchMemory()))}
+		labels[nodes.ClassLabel] = "BE"
+		amounts := object{nodes.BatchCPU: strconv.Itoa(int(b.batch)), nodes.BatchMemory: strconv.Itoa(int(b.batchMemory()))}
 		container["resources"] = object{"requests": amounts, "limits": amounts}
 	}
 	return []object{b.pod(batchPod, labels, container)}
@@ -103,12 +101,6 @@ func (b *pods) batchManifest(t report.ModeSpec, rate float64) []object {
 func startScript(n int, prefix string) string {
 	return fmt.Sprintf(`for i in $(seq %d); do { "$@" > %s$i; printf '\nended=%%d\n' $? >> %[2]s$i; } & done; wait`, n, prefix)
 }
-
-// The names of the batch resources.
-const (
-	batchCPU    = "kubernetes.io/batch-cpu"
-	batchMemory = "kubernetes.io/batch-memory"
-)
 
 // batchMemory is the memory limit of the ffmpeg pod.
 func (b *pods) batchMemory() unit.Bytes { return unit.Bytes(b.processes) * 512 << 20 }

@@ -247,46 +247,28 @@ func (b *pods) agrees(ctx context.Context, t report.ModeSpec) (why string) {
 // awaitBatch waits until the node offers enough batch resources for ffmpeg.
 func (b *pods) awaitBatch(ctx context.Context) error {
 	want := unit.CPUs(b.Place.Tested.Len())
-	said := int64(-1)
+	said := unit.MilliCPU(-1)
 	for deadline := time.Now().Add(offerPatience); ; {
-		var n struct {
-			Status struct{ Allocatable map[string]string }
-		}
-		if err := b.space.Get(ctx, &n, "node", b.node.Name); err != nil {
+		n, err := nodes.Named(ctx, b.space.Client, b.node.Name)
+		if err != nil {
 			return err
 		}
-		cpu, err := batchAmount(n.Status.Allocatable[batchCPU])
-		memory, err2 := batchAmount(n.Status.Allocatable[batchMemory])
-		if err := errors.Join(err, err2); err != nil {
-			return fmt.Errorf("node %s: %w", b.node.Name, err)
-		}
-		if cpu >= int64(want) && memory >= int64(b.batchMemory()) {
+		has := n.Offers
+		if has.BatchCPU >= want && has.BatchMemory >= b.batchMemory() {
 			b.batch = want
 			return nil
 		}
 		if time.Now().After(deadline) {
 			return fmt.Errorf("node %s offers %d of %s and %d of %s after %v, the experiment needs %d and %d: kubectl tenon explain node %s says why",
-				b.node.Name, cpu, batchCPU, memory, batchMemory, offerPatience, want, b.batchMemory(), b.node.Name)
+				n.Name, has.BatchCPU, nodes.BatchCPU, has.BatchMemory, nodes.BatchMemory, offerPatience, want, b.batchMemory(), n.Name)
 		}
-		if cpu != said {
+		if has.BatchCPU != said {
 			b.Status.Now("waiting until node %s offers batch resources: %d of %d milli-CPUs, %s of %s",
-				b.node.Name, cpu, want, testbed.Mebibytes(unit.Bytes(memory)), testbed.Mebibytes(b.batchMemory()))
-			said = cpu
+				n.Name, has.BatchCPU, want, testbed.Mebibytes(has.BatchMemory), testbed.Mebibytes(b.batchMemory()))
+			said = has.BatchCPU
 		}
 		if err := testbed.Pause(ctx, time.Second); err != nil {
 			return err
 		}
 	}
-}
-
-// batchAmount parses an amount of a batch resource that a node offers.
-func batchAmount(text string) (int64, error) {
-	if text == "" {
-		return 0, nil
-	}
-	n, is := unit.ParseQuantity(text, 1, unit.Down)
-	if !is {
-		return 0, fmt.Errorf("amount %q: want a quantity such as 1500 or 2Gi", text)
-	}
-	return n, nil
 }

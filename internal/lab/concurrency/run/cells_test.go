@@ -212,7 +212,7 @@ func TestBadInputNamesFieldAndRange(t *testing.T) {
 
 func TestThePictureIsLargeEnoughForAThreadOnEachCPU(t *testing.T) {
 	for cpus, want := range map[int]int{2: 360, 7: 360, 8: 720, 14: 720, 16: 1080, 128: 1080} {
-		if h := HeightFor(cpus); h != want {
+		if h := heightFor(cpus); h != want {
 			t.Errorf("%d CPUs: %d lines, want %d", cpus, h, want)
 		}
 	}

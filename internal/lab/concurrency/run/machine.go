@@ -48,7 +48,7 @@ func enterMachine(ctx context.Context, c Config) (_ site, err error) {
 	}
 	t := transcode{height: c.Height, input: c.Input}
 	if t.height == 0 {
-		t.height = HeightFor(b.Place.Tested.Len())
+		t.height = heightFor(b.Place.Tested.Len())
 	}
 	if t.ffmpeg, err = work.FFmpegProgram.Find(); err != nil {
 		return nil, err

@@ -31,11 +31,11 @@ type round struct {
 }
 
 // measure runs a cell once.
-func (b *machine) measure(ctx context.Context, cell Cell, index, block int) (_ Measured, err error) {
+func (b *machine) measure(ctx context.Context, cell Cell, index, block int) (_ measured, err error) {
 	r := &round{machine: b, cell: cell, index: index, block: block, div: b.divide(cell, b.hardware, b.Seed, block)}
 	defer func() { err = errors.Join(err, r.close()) }()
 	if err := r.build(); err != nil {
-		return Measured{}, err
+		return measured{}, err
 	}
 	switch cell.Strategy {
 	case Tenon:
@@ -44,7 +44,7 @@ func (b *machine) measure(ctx context.Context, cell Cell, index, block int) (_ M
 		r.agent, err = r.RunPools(ctx, r.groups(), cell.Limit)
 	}
 	if err != nil {
-		return Measured{}, err
+		return measured{}, err
 	}
 	var rows []jobs.Job
 	if b.Fill == Window && !r.div.waiting {
@@ -53,7 +53,7 @@ func (b *machine) measure(ctx context.Context, cell Cell, index, block int) (_ M
 		rows, err = r.wholeJobs(ctx)
 	}
 	if err != nil {
-		return Measured{}, err
+		return measured{}, err
 	}
 	_, faults := r.agent.Report()
 	void := append(r.void, faults...)
@@ -67,7 +67,7 @@ func (b *machine) measure(ctx context.Context, cell Cell, index, block int) (_ M
 			rows[i].Extra.Void = strings.Join(void, "; ")
 		}
 	}
-	return Measured{rows, void}, nil
+	return measured{rows, void}, nil
 }
 
 func (r *round) group() node.CgroupPath { return r.Root.Join("jobs") }

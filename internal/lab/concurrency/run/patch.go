@@ -112,7 +112,7 @@ func (p Patch) plan() plan {
 		note("The request is what a job used on average.")
 	case PinnedSlices, PinnedBlind:
 		need.CPU = whole
-		to.labels = map[string]string{classLabel: "LSR"}
+		to.labels = map[string]string{nodes.ClassLabel: "LSR"}
 		note("Class LSR gives each pod CPUs of its own, if Tenon or Koordinator runs on the node; in the lab jobs beyond the number of slices shared one.")
 	case Static:
 		need.CPU, cell.Limit = whole, whole
@@ -127,7 +127,7 @@ func (p Patch) plan() plan {
 		note("The limit is twice the one of the advice, or --burst-max if that is more.")
 	case Tenon:
 		need = nodes.Amounts{BatchCPU: cell.Limit, BatchMemory: cmp.Or(cell.Memory, minBatchMemory)}
-		to.labels = map[string]string{classLabel: "BE"}
+		to.labels = map[string]string{nodes.ClassLabel: "BE"}
 		note("The pods need batch resources of Tenon: how much a node offers stands in kubectl tenon explain node NODE.")
 	}
 	if cell.Strategy != Tenon {

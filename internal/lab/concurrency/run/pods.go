@@ -43,7 +43,7 @@ func enterPods(ctx context.Context, c Config) (_ site, err error) {
 		return nil, err
 	}
 	if b.height = b.Height; b.height == 0 {
-		b.height = HeightFor(b.smallestCPUs())
+		b.height = heightFor(b.smallestCPUs())
 		if b.AsPublished {
 			b.height = 1080
 		}

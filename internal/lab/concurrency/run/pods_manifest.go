@@ -18,9 +18,6 @@ const (
 	startKey = "tenon.sh/lab-start"
 )
 
-// classLabel is the label of a pod that names its class.
-const classLabel = "koordinator.sh/qosClass"
-
 // startFile is the file in which a container finds the annotation startKey.
 const startFile = "/tenon/start"
 
@@ -70,7 +67,7 @@ func (b *pods) manifests(cell Cell, index, block int) []kubectl.Object {
 		own := kubectl.Object{"role": "transcoder", runLabel: strconv.Itoa(index)}
 		labels, podLabels := b.space.Labels(own), b.space.Labels(own)
 		if cell.Strategy == Tenon {
-			podLabels[classLabel] = "BE"
+			podLabels[nodes.ClassLabel] = "BE"
 		}
 		all = append(all, kubectl.Object{
 			"apiVersion": "batch/v1", "kind": "Job",
@@ -97,7 +94,7 @@ func (b *pods) pod(cell Cell, i, index, block int) kubectl.Object {
 		"path": path.Base(startFile), "fieldRef": kubectl.Object{"fieldPath": fmt.Sprintf("metadata.annotations['%s']", startKey)},
 	}}}}}
 	spec := kubectl.Object{
-		"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false, "affinity": b.affinity(),
+		"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false, "affinity": nodes.Affinity(b.names()...),
 		"securityContext": kubectl.Object{"seccompProfile": kubectl.Object{"type": "RuntimeDefault"}},
 	}
 	if len(b.Pods.Nodes) > 0 {
@@ -126,16 +123,6 @@ func (b *pods) pod(cell Cell, i, index, block int) kubectl.Object {
 	}}
 	spec["volumes"] = volumes
 	return spec
-}
-
-// affinity binds the pods to the tested nodes. As in the published experiment,
-// the scheduler chooses among these nodes.
-func (b *pods) affinity() kubectl.Object {
-	var terms []kubectl.Object
-	for _, t := range b.nodes {
-		terms = append(terms, kubectl.Object{"matchFields": []kubectl.Object{{"key": "metadata.name", "operator": "In", "values": []string{t.Name}}}})
-	}
-	return kubectl.Object{"nodeAffinity": kubectl.Object{"requiredDuringSchedulingIgnoredDuringExecution": kubectl.Object{"nodeSelectorTerms": terms}}}
 }
 
 // resources returns the limits and the requests of a job.

@@ -46,11 +46,11 @@ func (b *pods) argv(threads int) []string {
 		return b.Argv
 	}
 	if b.AsPublished {
-		args := append([]string{"ffmpeg", "-y", "-i", b.film(), "-stats"}, EncoderArgs(b.height, threads)...)
+		args := append([]string{"ffmpeg", "-y", "-i", b.film(), "-stats"}, encoderArgs(b.height, threads)...)
 		return append(args, "-f", "mp4", "-ac", "2", "-c:a", "aac", "-b:a", "128k", "-strict", "-2", "/tmp/output.mp4")
 	}
 	args := append([]string{
 		"ffmpeg", "-nostdin", "-hide_banner", "-y", "-stream_loop", "-1", "-threads", strconv.Itoa(threads), "-i", b.film(), "-stats",
-	}, EncoderArgs(b.height, threads)...)
+	}, encoderArgs(b.height, threads)...)
 	return append(args, "-frames:v", strconv.Itoa(int(b.whole)), "-an", "-f", "mp4", "/dev/null")
 }

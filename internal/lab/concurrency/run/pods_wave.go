@@ -26,7 +26,7 @@ func leadOf(n int) time.Duration { return 3*time.Second + time.Duration(n)*50*ti
 const maxLead = 20 * time.Second
 
 // measure runs a cell once.
-func (b *pods) measure(ctx context.Context, cell Cell, index, block int) (r Measured, err error) {
+func (b *pods) measure(ctx context.Context, cell Cell, index, block int) (r measured, err error) {
 	selector := b.space.Selector(runLabel, strconv.Itoa(index))
 	defer func() {
 		// The jobs of this run must not run beside those of the next one. The

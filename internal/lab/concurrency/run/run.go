@@ -16,9 +16,9 @@ import (
 	"tenon.sh/tenon/internal/lab/testbed"
 )
 
-// Measured is a measured cell: a row for each job, and the reasons why the cell is
+// A measured is a measured cell: a row for each job, and the reasons why the cell is
 // void.
-type Measured struct {
+type measured struct {
 	Rows []jobs.Job
 	Void []string
 }
@@ -37,7 +37,7 @@ type site interface {
 	// describe adds the facts that only the site knows.
 	describe(*concurrency.Experiment)
 	// measure runs a cell once. Nothing of its work is left when it returns.
-	measure(ctx context.Context, c Cell, index, block int) (Measured, error)
+	measure(ctx context.Context, c Cell, index, block int) (measured, error)
 }
 
 // A bench is the part of the experiment that both sites have.
@@ -76,7 +76,7 @@ func Run(ctx context.Context, c Config) (harness.Outcome, error) {
 		return harness.Outcome{}, testbed.InterruptError(ctx, err)
 	}
 	b := s.common()
-	return (&harness.Series[Cell, Measured]{
+	return (&harness.Series[Cell, measured]{
 		Site: b.Site, Cells: b.cells, Blocks: b.Blocks, Most: b.MaxTime, First: s.length(), InOrder: b.AsPublished,
 		Calibrate: func(ctx context.Context, caveats []string) (report.Headed, []string, error) {
 			b.caveats = caveats
@@ -87,7 +87,7 @@ func Run(ctx context.Context, c Config) (harness.Outcome, error) {
 			lines = append(lines, fmt.Sprintf("%d cells in %d blocks, at most %v", len(b.cells), b.Blocks, b.MaxTime))
 			return b.experiment(s), lines, nil
 		},
-		Run: func(ctx context.Context, cell Cell, index, block int) (Measured, error) {
+		Run: func(ctx context.Context, cell Cell, index, block int) (measured, error) {
 			r, err := s.measure(ctx, cell, index, block)
 			if err != nil {
 				err = fmt.Errorf("cell %v: %w", cell, err)
@@ -95,8 +95,8 @@ func Run(ctx context.Context, c Config) (harness.Outcome, error) {
 			return r, err
 		},
 		Tell: tell, Open: concurrency.Open,
-		Save: func(r Measured) error { return concurrency.AddJobs(b.Out, r.Rows) },
-		Void: func(r Measured) []string { return r.Void },
+		Save: func(r measured) error { return concurrency.AddJobs(b.Out, r.Rows) },
+		Void: func(r measured) []string { return r.Void },
 	}).Conduct(ctx)
 }
 
@@ -108,7 +108,7 @@ func (b *bench) experiment(s site) *concurrency.Experiment {
 }
 
 // tell describes a measured cell in one line.
-func tell(r Measured) string {
+func tell(r measured) string {
 	if len(r.Rows) == 0 {
 		return ""
 	}

@@ -32,9 +32,9 @@ type transcode struct {
 // x264 starts at most one thread per this number of lines of a picture.
 const lines = 32
 
-// HeightFor returns the smallest picture height with which x264 starts its
+// heightFor returns the smallest picture height with which x264 starts its
 // usual number of threads: 3/2 per CPU.
-func HeightFor(cpus int) int {
+func heightFor(cpus int) int {
 	for _, h := range []int{360, 720} {
 		if h/lines >= (3*cpus+1)/2 {
 			return h
@@ -53,17 +53,17 @@ func (t transcode) argv(_, threads int, frames float64) []string {
 	}
 	args = append(args,
 		"-stream_loop", "-1", "-threads", n, "-i", t.input)
-	args = append(args, EncoderArgs(t.height, threads)...)
+	args = append(args, encoderArgs(t.height, threads)...)
 	if frames > 0 {
 		args = append(args, "-frames:v", strconv.Itoa(int(frames)))
 	}
 	return append(args, "-an", "-f", "mp4", "/dev/null")
 }
 
-// EncoderArgs returns ffmpeg's arguments for the encoder of the published
+// encoderArgs returns ffmpeg's arguments for the encoder of the published
 // experiment. That experiment used 1080 lines, and set the number of threads to
 // 0, so that the encoder chose this number.
-func EncoderArgs(height, threads int) []string {
+func encoderArgs(height, threads int) []string {
 	return []string{
 		"-c:v", "libx264", "-s", fmt.Sprintf("%dx%d", height*16/9, height), "-crf", "22", "-profile:v", "main",
 		"-pix_fmt", "yuv420p", "-threads", strconv.Itoa(threads),

@@ -69,7 +69,7 @@ func (b *pods) manifest(c cell, index int) []kubectl.Object {
 	labels, annotations := kubectl.Object{runLabel: number}, kubectl.Object{}
 	switch c.mode {
 	case pinning.Pinned: // without a CPU limit there is no quota, and the label gives own CPUs by the request
-		labels["koordinator.sh/qosClass"] = "LSR"
+		labels[nodes.ClassLabel] = "LSR"
 	case pinning.PinnedQuota:
 		annotations["cpuset-scheduler"] = "true"
 	case pinning.StaticBurst:
@@ -109,9 +109,7 @@ func (b *pods) pod(container kubectl.Object) kubectl.Object {
 	spec := kubectl.Object{
 		"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false,
 		"containers": []kubectl.Object{container},
-		"affinity": kubectl.Object{"nodeAffinity": kubectl.Object{"requiredDuringSchedulingIgnoredDuringExecution": kubectl.Object{
-			"nodeSelectorTerms": []kubectl.Object{{"matchFields": []kubectl.Object{{"key": "metadata.name", "operator": "In", "values": []string{b.node.Name}}}}},
-		}}},
+		"affinity":   nodes.Affinity(b.node.Name),
 	}
 	if b.Pods.Node != "" {
 		spec["tolerations"] = []kubectl.Object{{"operator": "Exists"}}
