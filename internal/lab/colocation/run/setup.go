@@ -40,10 +40,10 @@ func (b *machine) setUp(ctx context.Context, t report.ModeSpec, rate float64) (_
 	}
 	if t.Spinner {
 		if err := st.pods.BuildSpinner(b.Host, b.Tree, t.LeastWeight); err != nil {
-			return st, err
+			return nil, err
 		}
 		if st.spinner, err = b.spin(st.pods, t.LeastWeight); err != nil {
-			return st, err
+			return nil, err
 		}
 	}
 	st.sampler = &harness.Sampler{Tree: b.Tree, FS: b.FS, Tested: b.Place.Tested, Service: st.pods.NGINXPod()}
@@ -55,7 +55,7 @@ func (b *machine) setUp(ctx context.Context, t report.ModeSpec, rate float64) (_
 	}
 	if !t.Alone {
 		if err := st.startService(ctx, t); err != nil {
-			return st, err
+			return nil, err
 		}
 	}
 	if t.Batch {
@@ -69,12 +69,12 @@ func (b *machine) setUp(ctx context.Context, t report.ModeSpec, rate float64) (_
 	}
 	if t.Tenon {
 		if st.agentRunner, err = b.govern(ctx, st.pods, t); err != nil {
-			return st, err
+			return nil, err
 		}
 	}
 	if st.work != nil {
 		if err := st.work.Encoding(ctx); err != nil {
-			return st, err
+			return nil, err
 		}
 	}
 	if t.Sessions {
