@@ -242,7 +242,7 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, v := range []any{Result{}, Option{}, Cause{}, Cliff{}, MemoryEffect{}, Comparison{}, VoidJob{}, Node{}} {
+	for _, v := range []any{Result{}, Option{}, Cause{}, Cliff{}, jobs.MemoryEffect{}, Comparison{}, VoidJob{}, Node{}} {
 		typ := reflect.TypeOf(v)
 		for i := range typ.NumField() {
 			key, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")

@@ -32,13 +32,13 @@ type Result struct {
 	Control     *report.Interval `json:"control,omitempty"`
 	ControlHalf report.Number    `json:"control_half_width,omitzero"`
 	// Memory is absent if all jobs had the same amount of memory.
-	Memory      *MemoryEffect `json:"memory_effect,omitempty"`
-	Comparisons []Comparison  `json:"comparisons,omitempty"`
-	Hypotheses  []Hypothesis  `json:"hypotheses,omitempty"`
-	Warnings    []string      `json:"warnings,omitempty"`
-	costs       jobs.Costs    // for the pictures
-	measured    []jobs.Option // the options with their estimates
-	findings    []finding     // the hypotheses as values
+	Memory      *jobs.MemoryEffect `json:"memory_effect,omitempty"`
+	Comparisons []Comparison       `json:"comparisons,omitempty"`
+	Hypotheses  []Hypothesis       `json:"hypotheses,omitempty"`
+	Warnings    []string           `json:"warnings,omitempty"`
+	costs       jobs.Costs         // for the pictures
+	measured    []jobs.Option      // the options with their estimates
+	findings    []finding          // the hypotheses as values
 }
 
 // Result returns the content of result.json.
@@ -134,7 +134,9 @@ func Analyse(e Experiment, all []jobs.Job) Result {
 	if c := r.costs.Cliff; r.costs.HasCliff && c.High >= c.Low*(1+cliffMargin) && r.falls(c) {
 		r.Cliff = &Cliff{report.Number(c.Before), report.Number(c.After), report.Number(c.High), report.Number(c.Low)}
 	}
-	r.Memory = memoryEffect(r.measured)
+	if e, ok := jobs.MemoryEffectOf(r.measured); ok {
+		r.Memory = &e
+	}
 	pairs, count := pairsOf(r.measured)
 	if count <= maxComparisons {
 		r.Comparisons = compare(r.measured, pairs)

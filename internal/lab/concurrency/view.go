@@ -67,6 +67,16 @@ func collapse(r Result) string {
 		report.FormatNumber(r.Cliff.Before, 1), report.FormatNumber(r.Cliff.After, 1), costText(float64(r.Cliff.High)), costText(float64(r.Cliff.Low)), r.Cliff.High/r.Cliff.Low)
 }
 
+// memoryLine returns a sentence about the effect of memory on the time of a job.
+func memoryLine(r Result) string {
+	m := r.Memory
+	if m == nil {
+		return ""
+	}
+	return fmt.Sprintf("Jobs with %s of memory take %s as long as those with %s (%s): %s.", memoryText(m.Most), ratioText(m.Ratio.Value, m.Ratio),
+		memoryText(m.Least), textlayout.Plural(m.Conditions, "limit or number of jobs", "limits and numbers of jobs"), m.Verdict)
+}
+
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
 var columns = []page.Column[Option]{

@@ -33,12 +33,13 @@ const (
 // A MemoryEffect compares the times of jobs in two cases: jobs that had the
 // most memory, and jobs that had the least. All other conditions are the same.
 type MemoryEffect struct {
-	Least, Most unit.Bytes // over all conditions
-	Conditions  int        // that ran with several amounts of memory
+	Least      unit.Bytes `json:"least_bytes"` // over all conditions, as Most
+	Most       unit.Bytes `json:"most_bytes"`
+	Conditions int        `json:"conditions"` // that ran with several amounts of memory
 	// Ratio is the time with the most memory divided by the time with the least,
 	// as a mean over blocks. Without blocks, each condition counts as a block.
-	Ratio   stat.Estimate
-	Verdict Verdict
+	Ratio   stat.Estimate `json:"seconds_ratio"`
+	Verdict Verdict       `json:"verdict"`
 }
 
 // MemoryEffectOf compares options that differ only in memory. If there are no
