@@ -199,7 +199,7 @@ func orFloor(mechanism string) string {
 	return mechanism
 }
 
-// ratio prints the ratio of a trial (docs/glossary.md) and its bounds.
+// ratio prints the ratio of a trial and its bounds (trial.Result).
 func ratio(r v1alpha1.TrialResult) string {
 	if r.Ratio == 0 {
 		return "-"
