@@ -90,8 +90,8 @@ func (l *Ledger) ExplainKnob(k node.Knob) (Explanation, error) {
 	}
 	_, seen := l.last.Snapshot.Knobs.Now[k]
 	_, asked := l.knobs[k]
-	laddered := slices.Contains(isolating, k.File) && l.last.Selection.Mechanism != "" && (k.Cgroup == "" || l.hasKnobs(k.Cgroup))
-	if !asked && !seen && !laddered {
+	isolated := slices.Contains(isolating, k.File) && l.last.Selection.Mechanism != "" && (k.Cgroup == "" || l.hasKnobs(k.Cgroup))
+	if !asked && !seen && !isolated {
 		if k.ControlGroup == "" && l.hasKnobs(k.Cgroup) {
 			return Explanation{}, &Unknown{Name: k.String(), Known: filesOf(k.Cgroup)}
 		}
@@ -104,7 +104,7 @@ func (l *Ledger) ExplainKnob(k node.Knob) (Explanation, error) {
 	if asked || seen {
 		e.Knobs = append(e.Knobs, l.knob(k))
 	}
-	if laddered {
+	if isolated {
 		selection := l.last.Selection
 		e.Selection = &selection
 	}

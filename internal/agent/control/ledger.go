@@ -143,7 +143,7 @@ func (l *Ledger) knob(k node.Knob) Knob {
 		return all
 	}
 	all.Intent, all.Policy, all.Reason, all.Since = a.want.Intent, a.want.Owner.String(), a.want.Reason, a.since
-	if (a.want.Intent == plan.Set || a.want.Intent == plan.Hold) && a.want.Value != nil {
+	if (a.want.Intent == plan.Set || a.want.Intent == plan.Pause) && a.want.Value != nil {
 		all.Want = a.want.Value.String()
 	}
 	if a.did == 0 {

@@ -109,7 +109,7 @@ func (k Knob) nowText() string {
 	switch {
 	case k.Intent == plan.Abstain:
 		return now + ", left alone: " + k.Reason
-	case k.Intent == plan.Hold:
+	case k.Intent == plan.Pause:
 		return now + ", held back from " + k.Want + ": " + k.Reason
 	case now != k.Want:
 		return now + ", wanted " + k.Want

@@ -297,7 +297,7 @@ func (k Knob) describe(b *strings.Builder, at time.Time) {
 		fmt.Fprintf(b, "  wanted  %s", quoted(k.Want))
 	case plan.Release:
 		b.WriteString("  wanted  what it was before")
-	case plan.Hold:
+	case plan.Pause:
 		fmt.Fprintf(b, "  wanted  %s, held back for a while", quoted(k.Want))
 	case plan.Abstain:
 		b.WriteString("  wanted  left alone, an input is missing")

@@ -129,7 +129,7 @@ func (c *writeConflicts) trouble(s node.Snapshot) string {
 func (r *changeLogger) logContested(wants []plan.Want) {
 	held := map[node.Knob]bool{}
 	for _, w := range wants {
-		if w.Intent != plan.Hold {
+		if w.Intent != plan.Pause {
 			continue
 		}
 		if held[w.Knob] = true; !r.held[w.Knob] {

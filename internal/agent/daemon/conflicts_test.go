@@ -40,7 +40,7 @@ func play(be bool, period, every, in time.Duration) (writes int, late time.Durat
 		}
 		last = node.Snapshot{At: start.Add(passed), Knobs: node.Knobs{Now: map[node.Knob]node.Value{contestedKnob: value}}}
 		c.see(&last)
-		wants := writeconflict.Hold(last, []plan.Want{{Intent: plan.Set, Knob: contestedKnob, Value: weightOf(25600), BE: be}})
+		wants := writeconflict.Pause(last, []plan.Want{{Intent: plan.Set, Knob: contestedKnob, Value: weightOf(25600), BE: be}})
 		for _, s := range plan.Diff(last.Knobs, wants) {
 			value = s.To
 			c.note(s, s.To)

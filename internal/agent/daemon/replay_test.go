@@ -63,7 +63,7 @@ func (c *tally) add(t tick.Tick, last node.Mechanism) {
 			break
 		}
 	}
-	if slices.ContainsFunc(t.Wants, func(w plan.Want) bool { return w.Intent == plan.Hold }) {
+	if slices.ContainsFunc(t.Wants, func(w plan.Want) bool { return w.Intent == plan.Pause }) {
 		c.held++
 	}
 	if r := t.Selection.Mechanism; r != "" {
@@ -116,7 +116,7 @@ func wantsText(wants []plan.Want) string {
 	var b strings.Builder
 	for _, w := range wants {
 		value := ""
-		if w.Value != nil && (w.Intent == plan.Set || w.Intent == plan.Hold) {
+		if w.Value != nil && (w.Intent == plan.Set || w.Intent == plan.Pause) {
 			value = w.Value.String()
 		}
 		for _, s := range []string{string(w.Knob.Cgroup), string(w.Knob.File), string(w.Intent), value, w.Owner.String(), w.Reason} {

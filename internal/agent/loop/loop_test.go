@@ -287,8 +287,8 @@ func TestAlarmsThatComeAfterEachGapAreAStorm(t *testing.T) {
 // and neither must an event of another kind.
 func TestATickKnowsWhetherAServiceWaits(t *testing.T) {
 	for _, c := range []struct {
-		events []tick.Event
-		hurt   bool
+		events   []tick.Event
+		violated bool
 	}{
 		{nil, false},
 		{[]tick.Event{{Kind: tick.EventCgroups}, {Kind: tick.EventPressure}}, false},
@@ -296,8 +296,8 @@ func TestATickKnowsWhetherAServiceWaits(t *testing.T) {
 		{[]tick.Event{{Kind: tick.EventPressure, Workload: "web", Again: true}}, true},
 	} {
 		got, err := (&Agent{Host: colocated()}).tickOnce(t.Context(), c.events)
-		if err != nil || got.Snapshot.SLOViolated != c.hurt || len(got.Events) != len(c.events) {
-			t.Errorf("%v: hurt %v, %v", c.events, got.Snapshot.SLOViolated, err)
+		if err != nil || got.Snapshot.SLOViolated != c.violated || len(got.Events) != len(c.events) {
+			t.Errorf("%v: violated %v, %v", c.events, got.Snapshot.SLOViolated, err)
 		}
 	}
 }

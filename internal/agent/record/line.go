@@ -124,7 +124,7 @@ func valueOf(f node.File, text string) (node.Value, error) {
 }
 
 // hasValue reports whether a want with this intent has a value.
-func hasValue(i plan.Intent) bool { return i == plan.Set || i == plan.Hold }
+func hasValue(i plan.Intent) bool { return i == plan.Set || i == plan.Pause }
 
 func lineOfWant(w plan.Want) wantLine {
 	l := wantLine{Knob: w.Knob, Intent: w.Intent, Owner: w.Owner, Reason: w.Reason, BE: w.BE}

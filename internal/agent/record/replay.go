@@ -206,7 +206,7 @@ func askOf(w plan.Want, exists bool) string {
 		return "nothing"
 	case w.Intent == plan.Set:
 		return fmt.Sprintf("%q", textOf(w.Value))
-	case w.Intent == plan.Hold:
+	case w.Intent == plan.Pause:
 		return fmt.Sprintf("%q, held back", textOf(w.Value))
 	default:
 		return string(w.Intent)

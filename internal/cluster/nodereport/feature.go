@@ -113,7 +113,7 @@ func suppressedBy(v View) (by, why string) {
 		if w.Owner != plan.OwnerSuppress {
 			continue
 		}
-		if file := string(w.Knob.File); (w.Intent == plan.Set || w.Intent == plan.Hold) && !slices.Contains(has, file) {
+		if file := string(w.Knob.File); (w.Intent == plan.Set || w.Intent == plan.Pause) && !slices.Contains(has, file) {
 			has = append(has, file)
 		}
 		if w.Intent == plan.Abstain && why == "" {

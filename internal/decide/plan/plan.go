@@ -24,16 +24,16 @@ const (
 	Release Intent = "release"
 	// Abstain leaves the knob as it is, because an input is missing.
 	Abstain Intent = "abstain"
-	// Hold leaves for a while the value that another component wrote. After that,
-	// the knob gets Value (decide/writeconflict).
-	Hold Intent = "hold"
+	// Pause leaves for a while the value that another component wrote. After that,
+	// the knob gets Value (decide/writeconflict). Records and answers say "hold".
+	Pause Intent = "hold"
 )
 
 // A Want is the value that a policy wants for one knob, and its reason.
 type Want struct {
 	Intent Intent
 	Knob   node.Knob
-	// Value is the wanted value. It is nil unless Intent is Set or Hold.
+	// Value is the wanted value. It is nil unless Intent is Set or Pause.
 	Value node.Value
 	// Owner is the policy that owns the knob.
 	Owner Owner

@@ -138,7 +138,7 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	}
 	wants := plan.Join(more, selector, isolation.WeightWants(c.CPUQOS, next.Selector.Status.Mechanism, l, s), bounds, bind.LS(own, l, s), limits,
 		memory.Decide(c.Memory, s), shares, blockio.Decide(c.IO, s), ends)
-	wants = writeconflict.Hold(s, append(wants, orphans(l, s, wants)...))
+	wants = writeconflict.Pause(s, append(wants, orphans(l, s, wants)...))
 	orders, slotless := isolation.Orders(s, l.RootOf, wants)
 	next.Selector.Status.Slotless = slotless
 	return next, append(wants, orders...)

@@ -51,7 +51,7 @@ var update = flag.Bool("update", false, "rewrite the scenarios and the compariso
 //	can, falls, foreign, cookies, ask, sees, …    see readIsolation
 //	law                                           see readTrial
 //	restart                                       the agent restarts without its state
-//	tick [every=1s] [hurt] [throttled=?] web=1500m web=1500m@0-3 web=? [system=100m] [web.waits=1000*100us,30*5ms] [web.throttled=3/10:400ms] [web.threads=16/12]
+//	tick [every=1s] [violated] [throttled=?] web=1500m web=1500m@0-3 web=? [system=100m] [web.waits=1000*100us,30*5ms] [web.throttled=3/10:400ms] [web.threads=16/12]
 //	----
 //	the resulting steps, one on each line
 //
@@ -64,7 +64,7 @@ var update = flag.Bool("update", false, "rewrite the scenarios and the compariso
 //	---- left alone    the knobs on which a policy abstained in the last tick
 //	---- unwatched     the safe bounds
 //	---- batch         the batch resources
-//	---- ladder        the selected isolation mechanism
+//	---- mechanisms    the selected isolation mechanism
 //	---- misfits       the workloads whose CPU limit does not fit them
 //	---- trials        what the trials of mechanisms found
 func TestScenarios(t *testing.T) {
@@ -150,7 +150,7 @@ func (n *scene) see(t *testing.T, what string) []string {
 		slices.Sort(lines)
 	case "batch":
 		lines = n.printBatch()
-	case "ladder":
+	case "mechanisms":
 		lines = n.selection()
 	case "trials":
 		lines = n.trials()
@@ -493,7 +493,7 @@ func readSpell(t *testing.T, line string) spell {
 			p.blind = true
 		case w.key == "throttled" && w.val == "?":
 			p.unthrottled = true
-		case w.key == "hurt":
+		case w.key == "violated":
 			p.violated = true
 		case w.val == "?":
 			p.missing[id] = true

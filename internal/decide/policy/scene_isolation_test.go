@@ -22,7 +22,7 @@ import (
 //	ask MECHANISM               the request of an operator; auto: as configured
 //	sees                        run time of LS on each CPU (web=1500m@0-3) is counted
 //
-// "---- ladder" prints the mechanism in use and the state of all mechanisms.
+// "---- mechanisms" prints the mechanism in use and the state of all mechanisms.
 func (n *scene) readIsolation(t *testing.T, verb, rest string) {
 	t.Helper()
 	what, why, _ := strings.Cut(rest, " ")

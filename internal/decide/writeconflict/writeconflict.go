@@ -3,7 +3,7 @@
 // of its knobs every minute, or another agent. Tenon writes its own value
 // again, but two components must not overwrite each other's value without end.
 //
-// The conflicts are part of the snapshot, and Hold runs before the plan. A dry
+// The conflicts are part of the snapshot, and Pause runs before the plan. A dry
 // run, a replay and the audit log therefore show the result.
 package writeconflict
 
@@ -34,10 +34,10 @@ const (
 	manyConflicts = 10
 )
 
-// Hold changes wants that would write a contested knob before its pause is
-// over: their intent becomes plan.Hold. It changes neither releases nor wants
+// Pause changes wants that would write a contested knob before its pause is
+// over: their intent becomes plan.Pause. It changes neither releases nor wants
 // that narrow BE, because LS must not wait for its protection.
-func Hold(s node.Snapshot, wants []plan.Want) []plan.Want {
+func Pause(s node.Snapshot, wants []plan.Want) []plan.Want {
 	for _, c := range s.Conflicts {
 		left := remainingPause(c, s.At)
 		if left <= 0 {
@@ -54,7 +54,7 @@ func Hold(s node.Snapshot, wants []plan.Want) []plan.Want {
 				continue
 			}
 			w.Reason = fmt.Sprintf("another component keeps writing it: it stays %v instead of %v for %v more; %s", now, to, left.Round(time.Second), w.Reason)
-			w.Intent = plan.Hold
+			w.Intent = plan.Pause
 		}
 	}
 	return wants

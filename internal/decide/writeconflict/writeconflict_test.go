@@ -49,8 +49,8 @@ func TestWhatIsHeld(t *testing.T) {
 		"a value that is there already makes no step": {conflict(now, time.Second, manyConflicts), with(func(w *plan.Want) { w.Value = weight(51200) }), false},
 		"a conflict of another knob does not matter":  {conflict(now, time.Second, manyConflicts), with(func(w *plan.Want) { w.Knob.Cgroup = "other" }), false},
 	} {
-		got := Hold(c.s, []plan.Want{c.want})[0]
-		if held := got.Intent == plan.Hold; held != c.held {
+		got := Pause(c.s, []plan.Want{c.want})[0]
+		if held := got.Intent == plan.Pause; held != c.held {
 			t.Errorf("%s: held is %v, want %v: %+v", name, held, c.held, got)
 		}
 		if c.held && (!strings.Contains(got.Reason, "another component") || !strings.HasSuffix(got.Reason, "because") || got.Value != c.want.Value) {
@@ -73,7 +73,7 @@ func TestConflictsOfLongAgoAreOver(t *testing.T) {
 		t.Errorf("a remark on an old conflict: %q", r)
 	}
 	s.Conflicts[0].Wrote = s.At
-	if got := Hold(s, []plan.Want{{Intent: plan.Set, Knob: knob, Value: weight(25600)}}); got[0].Intent != plan.Set {
+	if got := Pause(s, []plan.Want{{Intent: plan.Set, Knob: knob, Value: weight(25600)}}); got[0].Intent != plan.Set {
 		t.Errorf("held for an old conflict: %+v", got[0])
 	}
 }
