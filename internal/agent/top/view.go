@@ -90,10 +90,11 @@ func (m model) overview() []string {
 	lines = append(lines, m.bounds()...)
 	writes := m.lastWrites()
 	room := max(m.height-len(lines)-len(writes)-1, 1)
+	workloads, services := m.columns()
 	if m.waits {
-		lines = append(lines, m.waiters(room)...)
+		lines = append(lines, m.table(room, services, "no service matches a rule", alarm)...)
 	} else {
-		lines = append(lines, m.table(room)...)
+		lines = append(lines, m.table(room, workloads, "no cgroup matches a rule", func(w control.Workload) ansi.Style { return classes[w.Class] })...)
 	}
 	lines = append(lines, writes...)
 	return append(lines, keys)
@@ -152,29 +153,85 @@ func (m model) bounds() []string {
 	return lines
 }
 
-// table returns a table of as many workloads as fit into room lines. It
-// includes the workload under the cursor.
-func (m model) table(room int) []string {
+// A column shows a value of a workload. Its width is negative if the text stands at
+// the left, and 0 in the last column.
+type column struct {
+	name  string
+	width int
+	text  func(control.Workload) string
+}
+
+// columns returns the columns of the workloads and of the services.
+func (m model) columns() (workloads, services []column) {
+	const service = 28
+	by := " by " + orderNames[m.order]
 	name := max(m.width-51, 10)
-	lines := []string{"", bold.Styled(fmt.Sprintf("%-6s  %7s  %7s  %9s  %-12s  %s", "CLASS", "CPU", "MEMORY", "THROTTLED", "RULE", "WORKLOAD by "+orderNames[m.order]))}
-	room -= len(lines)
+	workloads = []column{
+		{"CLASS", -6, func(w control.Workload) string { return string(w.Class) }},
+		{"CPU", 7, func(w control.Workload) string { return control.Shown(w.CPU, unit.MilliCPU.String) }},
+		{"MEMORY", 7, func(w control.Workload) string { return control.Shown(w.Memory, control.Size) }},
+		{"THROTTLED", 9, printThrottled},
+		{"RULE", -12, func(w control.Workload) string { return ansi.Truncate(printable.Text(w.Rule), 12, "…") }},
+		{"WORKLOAD" + by, 0, func(w control.Workload) string { return tail(printable.Text(w.Named()+nameWorker(w)), name) }},
+	}
+	services = []column{
+		{"WAIT P99", 8, func(w control.Workload) string { return control.Shown(w.DelayP99, rounded) }},
+		{"WANTED", 8, func(w control.Workload) string {
+			if want, wanted := w.Objective.Value(); wanted {
+				return rounded(want)
+			}
+			return "-"
+		}},
+		{"SERVICE" + by, -service, func(w control.Workload) string { return tail(printable.Text(string(w.ID)), service) }},
+		{"WAITED IN A SECOND", 0, func(w control.Workload) string { return printable.Text(control.WaitedFor(w.Waits)) }},
+	}
+	return workloads, services
+}
+
+// table returns a table of as many workloads as fit into room lines. It includes
+// the workload under the cursor. none is its text without workloads, and style
+// that of the first cell.
+func (m model) table(room int, columns []column, none string, style func(control.Workload) ansi.Style) []string {
+	line := func(text func(column) string) (first, rest string) {
+		for i, c := range columns {
+			cell := fmt.Sprintf("%*s", c.width, text(c))
+			if i == 0 {
+				first = cell
+			} else {
+				rest += "  " + cell
+			}
+		}
+		return first, rest
+	}
+	first, rest := line(func(c column) string { return c.name })
+	lines := []string{"", bold.Styled(first + rest)}
+	room = max(room-len(lines), 1)
 	if len(m.rows) == 0 {
-		return append(lines, "no cgroup matches a rule")
+		return append(lines, none)
 	}
 	cursor := m.cursor()
-	first := min(max(cursor-room/2, 0), max(len(m.rows)-room, 0))
-	for i, w := range m.rows[first:min(first+max(room, 1), len(m.rows))] {
-		class := fmt.Sprintf("%-6s", w.Class)
-		rest := fmt.Sprintf("  %7s  %7s  %9s  %-12s  %s", control.Shown(w.CPU, unit.MilliCPU.String), control.Shown(w.Memory, control.Size),
-			printThrottled(w), ansi.Truncate(printable.Text(w.Rule), 12, "…"), tail(printable.Text(w.Named()+nameWorker(w)), name))
-		if first+i == cursor {
-			lines = append(lines, chosen.Styled(class+rest))
+	from := min(max(cursor-room/2, 0), max(len(m.rows)-room, 0))
+	for i, w := range m.rows[from:min(from+room, len(m.rows))] {
+		first, rest := line(func(c column) string { return c.text(w) })
+		if from+i == cursor {
+			lines = append(lines, chosen.Styled(first+rest))
 		} else {
-			lines = append(lines, classes[w.Class].Styled(class)+rest)
+			lines = append(lines, style(w).Styled(first)+rest)
 		}
 	}
 	return lines
 }
+
+// alarm returns the style of a service that waits longer than it should.
+func alarm(w control.Workload) ansi.Style {
+	p99, known := w.DelayP99.Value()
+	if want, wanted := w.Objective.Value(); known && wanted && p99 > want {
+		return alarming
+	}
+	return ansi.Style{}
+}
+
+func rounded(d time.Duration) string { return control.Brief(d).String() }
 
 // printThrottled prints the part of the time for which a workload was
 // throttled. A mark shows that the CPU limit does not fit the workload.
