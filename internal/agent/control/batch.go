@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/model/node"
-	"tenon.sh/tenon/internal/model/unit"
 )
 
 // batchNames are the names for the batch resources in tenon explain. If a
@@ -34,37 +33,14 @@ func describeBatch(b *strings.Builder, batch node.Batch, at time.Time) {
 		b.WriteString("Batch work is promised nothing: colocation-config is not enabled.\n")
 		return
 	}
-	describeAmount(b, "batch-cpu", batch.CPU, at)
+	b.WriteString(batch.CPU.Explain("batch-cpu", sinceText(batch.CPU.Since, at)))
 	b.WriteByte('\n')
-	describeAmount(b, "batch-memory", batch.Memory, at)
+	b.WriteString(batch.Memory.Explain("batch-memory", sinceText(batch.Memory.Since, at)))
 }
 
-func describeAmount[T unit.MilliCPU | unit.Bytes](b *strings.Builder, name string, a node.Amount[T], at time.Time) {
-	fmt.Fprintf(b, "%s %s: what batch work may count on, by %s", name, node.Readable(a.Value), a.Policy)
-	if a.Over > 0 {
-		fmt.Fprintf(b, " over %v", a.Over)
+func sinceText(since, at time.Time) string {
+	if since.IsZero() {
+		return ""
 	}
-	if !a.Since.IsZero() {
-		fmt.Fprintf(b, ", since %s (%s)", a.Since.Format(time.DateTime), PrintDuration(at.Sub(a.Since)))
-	}
-	b.WriteByte('\n')
-	for i, t := range a.Terms {
-		amount, sign := t.Amount, " "
-		switch {
-		case i > 0 && amount > 0:
-			sign = "+"
-		case i > 0:
-			amount, sign = -amount, "-"
-		}
-		fmt.Fprintf(b, "  %s %10s  %s\n", sign, node.Readable(amount), t.Text)
-	}
-	if len(a.Terms) > 0 {
-		fmt.Fprintf(b, "  = %10s\n", node.Readable(a.Value))
-	}
-	if a.Held != "" {
-		fmt.Fprintf(b, "  now     the formula gives %s: %s\n", node.Readable(a.Formula), a.Held)
-	}
-	if a.Degraded != "" {
-		fmt.Fprintf(b, "  because %s\n", a.Degraded)
-	}
+	return fmt.Sprintf("since %s (%s)", since.Format(time.DateTime), PrintDuration(at.Sub(since)))
 }

@@ -11,6 +11,8 @@ import (
 
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // Explain prints the batch resources of one node: the terms that its agent
@@ -44,8 +46,8 @@ func Explain(n Node, now time.Time) string {
 	if s.Batch.CPU == nil && s.Batch.Memory == nil {
 		fmt.Fprintf(&b, "Batch work is promised nothing: %s.\n", n.unpromised())
 	}
-	amount(&b, "batch-cpu", s.Batch.CPU, cpu)
-	amount(&b, "batch-memory", s.Batch.Memory, memory)
+	amount(&b, "batch-cpu", s.Batch.CPU, cpuOf)
+	amount(&b, "batch-memory", s.Batch.Memory, memoryOf)
 	printPublished(&b, n, now)
 	writeCPUs(&b, n)
 	trials(&b, s.Trials, now)
@@ -62,51 +64,22 @@ func (n Node) unpromised() string {
 	return "colocation-config is not enabled for this node"
 }
 
-// amount prints an amount in the form of tenon explain batch.
-func amount(b *strings.Builder, name string, a *v1alpha1.BatchAmount, show func(*resource.Quantity) string) {
+// amount prints an amount as tenon explain batch does, and what pods request of it.
+func amount[T unit.MilliCPU | unit.Bytes](b *strings.Builder, name string, a *v1alpha1.BatchAmount, of func(resource.Quantity) T) {
 	if a == nil {
 		return
 	}
-	fmt.Fprintf(b, "%s %s: what batch work may count on, by %s", name, show(&a.Amount), a.Policy)
-	if a.Over.Duration > 0 {
-		fmt.Fprintf(b, " over %v", a.Over.Duration)
+	shown := node.Amount[T]{Value: of(a.Amount), Policy: a.Policy, Over: a.Over.Duration, Formula: of(a.Formula), Held: a.Held, Degraded: a.Degraded}
+	for _, t := range a.Terms {
+		shown.Terms = append(shown.Terms, node.Term[T]{Name: node.TermName(t.Name), Amount: of(t.Amount), Text: t.Text})
 	}
-	b.WriteString("\n")
-	sum := resource.Quantity{}
-	for i, t := range a.Terms {
-		sum.Add(t.Amount)
-		sign, shown := " ", t.Amount.DeepCopy()
-		switch {
-		case i > 0 && shown.Sign() > 0:
-			sign = "+"
-		case i > 0:
-			shown.Neg()
-			sign = "-"
-		}
-		text := t.Text
-		if text == "" {
-			text = t.Name
-		}
-		fmt.Fprintf(b, "  %s %10s  %s\n", sign, show(&shown), text)
-	}
-	if len(a.Terms) > 0 {
-		fmt.Fprintf(b, "  = %10s\n", show(&a.Amount))
-		if sum.Cmp(a.Amount) != 0 {
-			fmt.Fprintf(b, "  wrong   the terms add up to %s\n", show(&sum))
-		}
-	}
-	if a.Held != "" {
-		fmt.Fprintf(b, "  now     the formula gives %s: %s\n", show(&a.Formula), a.Held)
-	}
-	if a.Degraded != "" {
-		fmt.Fprintf(b, "  because %s\n", a.Degraded)
-	}
+	b.WriteString(shown.Explain(name, ""))
 	if q := a.Requested; q != nil && q.Sign() > 0 {
 		text := "requested by running pods"
 		if q.Cmp(a.Amount) > 0 {
 			text += ": what is published does not fall below that while they run"
 		}
-		fmt.Fprintf(b, "  pods    %s %s\n", show(q), text)
+		fmt.Fprintf(b, "  pods    %s %s\n", node.Readable(of(*q)), text)
 	}
 	b.WriteString("\n")
 }

@@ -183,18 +183,22 @@ func batchAmount(n Node, name corev1.ResourceName) string {
 	return memory(&q)
 }
 
+func cpuOf(q resource.Quantity) unit.MilliCPU { return quantity.CPU(q, unit.Up) }
+
+func memoryOf(q resource.Quantity) unit.Bytes { return unit.Bytes(quantity.Whole(q, unit.Up)) }
+
 func cpu(q *resource.Quantity) string {
 	if q == nil {
 		return "-"
 	}
-	return node.Readable(quantity.CPU(*q, unit.Up))
+	return node.Readable(cpuOf(*q))
 }
 
 func memory(q *resource.Quantity) string {
 	if q == nil {
 		return "-"
 	}
-	return node.Readable(unit.Bytes(quantity.Whole(*q, unit.Up)))
+	return node.Readable(memoryOf(*q))
 }
 
 func percent(used *resource.Quantity, of resource.Quantity) string {

@@ -100,3 +100,45 @@ func Readable[T unit.MilliCPU | unit.Bytes](v T) string {
 	}
 	return fmt.Sprint(v)
 }
+
+// Explain prints the amount of a resource with its name and its terms, a line for
+// each. since says since when the amount is offered, or is empty.
+func (a Amount[T]) Explain(name, since string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s: what batch work may count on, by %s", name, Readable(a.Value), a.Policy)
+	if a.Over > 0 {
+		fmt.Fprintf(&b, " over %v", a.Over)
+	}
+	if since != "" {
+		b.WriteString(", " + since)
+	}
+	b.WriteByte('\n')
+	var sum T
+	for i, t := range a.Terms {
+		sum += t.Amount
+		amount, sign, text := t.Amount, " ", t.Text
+		switch {
+		case i > 0 && amount > 0:
+			sign = "+"
+		case i > 0:
+			amount, sign = -amount, "-"
+		}
+		if text == "" {
+			text = string(t.Name)
+		}
+		fmt.Fprintf(&b, "  %s %10s  %s\n", sign, Readable(amount), text)
+	}
+	if len(a.Terms) > 0 {
+		fmt.Fprintf(&b, "  = %10s\n", Readable(a.Value))
+	}
+	if len(a.Terms) > 0 && sum != a.Value {
+		fmt.Fprintf(&b, "  wrong   the terms add up to %s\n", Readable(sum))
+	}
+	if a.Held != "" {
+		fmt.Fprintf(&b, "  now     the formula gives %s: %s\n", Readable(a.Formula), a.Held)
+	}
+	if a.Degraded != "" {
+		fmt.Fprintf(&b, "  because %s\n", a.Degraded)
+	}
+	return b.String()
+}
