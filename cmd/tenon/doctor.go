@@ -22,6 +22,7 @@ import (
 	"tenon.sh/tenon/internal/machine/capability"
 	"tenon.sh/tenon/internal/machine/host"
 	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/table"
 )
 
 // A diagnosis is the output of tenon doctor. Its JSON keys are stable.
@@ -206,7 +207,7 @@ func (d diagnosis) String() string {
 	for _, passed := range d.Unread {
 		fmt.Fprintf(head, "\t%s\n", passed)
 	}
-	fmt.Fprintf(head, "CPUs\t%d, %s, %s, %s: %s\n", d.CPUs, smt, count(d.Sockets, "socket"), count(d.NUMANodes, "NUMA node"), d.CPUModel)
+	fmt.Fprintf(head, "CPUs\t%d, %s, %s, %s: %s\n", d.CPUs, smt, table.Count(d.Sockets, "socket"), table.Count(d.NUMANodes, "NUMA node"), d.CPUModel)
 	fmt.Fprintf(head, "virtualization\t%s\n", d.Virtualization)
 	fmt.Fprintf(head, "isolation\t%s\n", fold(d.Isolation, len("virtualization  ")))
 	for _, t := range d.Troubles {
@@ -251,11 +252,4 @@ func (d diagnosis) printMechanisms(b *strings.Builder) {
 func fold(text string, indent int) string {
 	const columns = 100
 	return strings.Join(textlayout.Wrap(text, max(columns-indent, 20)), "\n"+strings.Repeat(" ", indent))
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -26,6 +26,7 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 	"tenon.sh/tenon/internal/runtimes/inventory"
+	"tenon.sh/tenon/internal/table"
 )
 
 // ratePause is the time between two snapshots, from which CPU suppress computes
@@ -277,10 +278,10 @@ func (p planned) String() string {
 	case len(p.Workloads) == 0:
 		return "Nothing would be written: tenon run has started nothing here. Name cgroups with --be and --ls, or a new command with --qos.\n"
 	case len(p.Steps) == 0:
-		return fmt.Sprintf("Nothing would be written: every knob of %s is as it should be.\n", count(len(p.Workloads), "workload"))
+		return fmt.Sprintf("Nothing would be written: every knob of %s is as it should be.\n", table.Count(len(p.Workloads), "workload"))
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "Would be written, for %s (nothing has been):\n", count(len(p.Workloads), "workload"))
+	fmt.Fprintf(&b, "Would be written, for %s (nothing has been):\n", table.Count(len(p.Workloads), "workload"))
 	for _, s := range p.Steps {
 		fmt.Fprintln(&b, printable.Text(s.line))
 	}
