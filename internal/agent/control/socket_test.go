@@ -217,6 +217,7 @@ func TestAStoppedAgentIsNamed(t *testing.T) {
 				if err != nil {
 					return
 				}
+				t.Cleanup(func() { connection.Close() }) // an unreachable connection would be closed at any time
 				go func() {
 					_, _ = connection.Read(make([]byte, 4096)) // the request
 					_, _ = connection.Write([]byte(begin))
