@@ -340,7 +340,7 @@ func (d *daemon) observe(t tick.Tick, err error) {
 	}
 	if !d.ready && !t.Snapshot.At.IsZero() {
 		d.ready = true
-		d.Log.Info("ready", "workloads", len(t.Snapshot.Workloads), "config", d.Config)
+		d.Log.Info(loop.LogReady, "workloads", len(t.Snapshot.Workloads), "config", d.Config)
 		if d.Ready != nil {
 			d.Ready()
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 
+	"tenon.sh/tenon/internal/agent/loop"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/machine/bescheduler"
@@ -68,7 +69,7 @@ func (r *changeLogger) tick(t tick.Tick, err error) {
 					"policy", o.Step.Owner.String(), "error", o.Err)
 			}
 		default:
-			r.log.Debug("written", "cgroup", k.Object(), "file", k.File, "from", text(o.Step.From), "to", text(o.Step.To),
+			r.log.Debug(loop.LogWritten, "cgroup", k.Object(), "file", k.File, "from", text(o.Step.From), "to", text(o.Step.To),
 				"policy", o.Step.Owner.String(), "reason", o.Step.Reason)
 			r.logRun(o.Step)
 		}

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"time"
 
+	"tenon.sh/tenon/internal/agent/loop"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -23,6 +24,6 @@ func (r *mechanismReport) report(log *slog.Logger, l node.Selection) {
 	}
 	if l.Mechanism != r.last {
 		r.last = l.Mechanism
-		log.Info("isolation on the CPU", "mechanism", l.Mechanism, "reason", l.Why)
+		log.Info(loop.LogMechanism, "mechanism", l.Mechanism, "reason", l.Why)
 	}
 }

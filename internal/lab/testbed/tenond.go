@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tenon.sh/tenon/internal/agent/loop"
 	memoryqos "tenon.sh/tenon/internal/decide/memory"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -180,11 +181,11 @@ func (g *AgentRunner) observeLog(l logLine, ready chan struct{}) {
 	defer g.mu.Unlock()
 	at := time.Since(g.begun).Seconds()
 	switch {
-	case l.Message == "ready":
+	case l.Message == loop.LogReady:
 		close(ready)
-	case l.Message == "isolation on the CPU":
+	case l.Message == loop.LogMechanism:
 		g.selection = node.Selection{Mechanism: l.Mechanism, Why: l.Reason}
-	case l.Message == "written":
+	case l.Message == loop.LogWritten:
 		g.writes = append(g.writes, fmt.Sprintf("%.2fs %s %s %s -> %s  # %s", at, l.Cgroup, l.File, l.From, l.To, l.Reason))
 	case l.Level == "ERROR" && len(g.faults) < 10:
 		g.faults = append(g.faults, fmt.Sprintf("tenond failed after %.2fs: %s: %s", at, l.Message, l.Error))
