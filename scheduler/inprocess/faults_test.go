@@ -146,7 +146,7 @@ func (b *bed) check(before, after *corev1.Pod) {
 // follow the contracts, and send reports. Like the kubelet, they remove the pods
 // that are being deleted.
 func (b *bed) agents() {
-	had, sequence := map[string]hold.Previous{}, map[string]int64{}
+	had, sequence := map[string]hold.Held{}, map[string]int64{}
 	last := map[string]string{}
 	every := time.NewTicker(20 * time.Millisecond)
 	defer every.Stop()
@@ -169,12 +169,9 @@ func (b *bed) agents() {
 			reserved := b.reserved[name]
 			b.mu.Unlock()
 			g := decide(had[name], at[name], reserved)
-			had[name] = hold.Previous{Own: g.Of, Shared: g.Shared}
+			had[name] = g.Held
 			r := place.Report{Topology: sixteenCPUs, Keep: 1, Reserved: reserved}
-			for id, set := range g.Of {
-				r.Held = append(r.Held, place.Held{UID: place.UID(id), Hold: cpus.Allocation{Policy: cpus.Exclusive, CPUs: set}})
-			}
-			for id, h := range g.Shared {
+			for id, h := range g.Allocations {
 				r.Held = append(r.Held, place.Held{UID: place.UID(id), Hold: h})
 			}
 			for id := range g.Notes {
@@ -196,7 +193,7 @@ func (b *bed) agents() {
 }
 
 // decide returns the decision of the agent of one node.
-func decide(had hold.Previous, pods []*corev1.Pod, reserved unit.CPUSet) hold.Grants {
+func decide(had hold.Held, pods []*corev1.Pod, reserved unit.CPUSet) hold.Grants {
 	s := node.Snapshot{At: time.Unix(1, 0), Topology: sixteenCPUs, Knobs: node.Knobs{Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{}}}
 	for _, p := range pods {
 		o, _ := kube.OverridesOf(p)
@@ -206,8 +203,8 @@ func decide(had hold.Previous, pods []*corev1.Pod, reserved unit.CPUSet) hold.Gr
 		s.Workloads = append(s.Workloads, w)
 		s.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}] = node.CPUs{}
 	}
-	if had.Own == nil {
-		had.Own = map[node.WorkloadID]unit.CPUSet{}
+	if had.Allocations == nil {
+		had.Allocations = map[node.WorkloadID]cpus.Allocation{}
 	}
 	return hold.Decide(facts.Pool{ReservedCPUs: reserved}, 0, had, s)
 }

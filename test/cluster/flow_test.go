@@ -151,7 +151,7 @@ func (f *flow) check(at string) {
 
 // agents makes the decisions and the reports of all nodes until ctx ends.
 func (f *flow) agents(ctx context.Context) {
-	had, sequence, last := map[string]hold.Previous{}, map[string]int64{}, map[string]time.Time{}
+	had, sequence, last := map[string]hold.Held{}, map[string]int64{}, map[string]time.Time{}
 	topology := cachesOfEight()
 	for tick := time.NewTicker(200 * time.Millisecond); ; {
 		select {
@@ -167,11 +167,11 @@ func (f *flow) agents(ctx context.Context) {
 			f.mu.Lock()
 			g, known := f.decide(had[at], at, topology)
 			f.mu.Unlock()
-			had[at] = hold.Previous{Own: g.Of, Shared: g.Shared}
+			had[at] = g.Held
 			r := place.Report{Topology: topology, Keep: 1}
 			told := map[types.UID]unit.CPUSet{}
 			for _, uid := range known {
-				told[uid] = g.Of[node.WorkloadID(uid)]
+				told[uid], _ = g.Exclusive(node.WorkloadID(uid))
 				if set := told[uid]; !set.Empty() {
 					r.Held = append(r.Held, place.Held{UID: place.UID(uid), Hold: cpus.Allocation{Policy: cpus.Exclusive, CPUs: set}})
 				}
@@ -194,7 +194,7 @@ func (f *flow) agents(ctx context.Context) {
 
 // decide makes the decision that the agent of a node makes. The caller holds
 // f.mu.
-func (f *flow) decide(had hold.Previous, at string, topology node.Topology) (hold.Grants, []types.UID) {
+func (f *flow) decide(had hold.Held, at string, topology node.Topology) (hold.Grants, []types.UID) {
 	s := node.Snapshot{At: time.Unix(1, 0), Topology: topology, Knobs: node.Knobs{Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{}}}
 	var known []types.UID
 	for uid, p := range f.pods {
@@ -210,8 +210,8 @@ func (f *flow) decide(had hold.Previous, at string, topology node.Topology) (hol
 		s.Workloads = append(s.Workloads, w)
 		s.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}] = node.CPUs{}
 	}
-	if had.Own == nil {
-		had.Own = map[node.WorkloadID]unit.CPUSet{}
+	if had.Allocations == nil {
+		had.Allocations = map[node.WorkloadID]cpus.Allocation{}
 	}
 	return hold.Decide(facts.Pool{}, 0, had, s), known
 }

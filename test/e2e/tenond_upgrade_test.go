@@ -13,7 +13,7 @@ import (
 // formerKeys are the keys of state files before their first version, by the keys
 // of today.
 var formerKeys = map[string]string{
-	"selector": "ladder", "slo": "strain", "cpu_backoff": "giving", "cache_backoff": "squeeze", "exclusive": "pins",
+	"selector": "ladder", "slo": "strain", "cpu_backoff": "giving", "cache_backoff": "squeeze", "allocations": "pins",
 	"failures": "falls", "request": "asked",
 }
 
@@ -83,7 +83,7 @@ func TestAnUpgradeOverABrokenFormIsSafe(t *testing.T) {
 	before := s.readJournal()
 
 	memory, err := os.ReadFile(state("memory.json"))
-	if err != nil || !strings.Contains(string(memory), `"exclusive":{`) {
+	if err != nil || !strings.Contains(string(memory), `"allocations":{`) {
 		t.Fatalf("the state has no exclusive CPU: %v\n%s", err, memory)
 	}
 	for from, to := range map[string]string{"memory.json": "memory.json", "mechanisms.json": "ladder.json"} {

@@ -84,13 +84,13 @@ func TestAPodDeletedByForceGivesItsCPUsUp(t *testing.T) {
 		tick("kubelet", []corev1.Pod{x.pod})
 		tick(x.from, x.told)
 		got := ""
-		for id, set := range state.Pins {
-			if set == unit.CPUSetOf(2, 3) {
+		for id, a := range state.CPUs.Allocations {
+			if a.CPUs == unit.CPUSetOf(2, 3) {
 				got += string(id)
 			}
 		}
 		if got != x.want {
-			t.Errorf("%s: %q has the CPUs of the deleted pod, want %q; all: %v", name, got, x.want, state.Pins)
+			t.Errorf("%s: %q has the CPUs of the deleted pod, want %q; all: %v", name, got, x.want, state.CPUs.Allocations)
 		}
 		for _, w := range wants {
 			if v, is := w.Value.(node.CPUs); is && x.want == "shop/next" && w.Knob.Cgroup == (kube.Layout{}).Pod(&x.pod) && !v.Set.Intersect(unit.CPUSetOf(2, 3)).Empty() {

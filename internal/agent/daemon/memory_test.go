@@ -136,7 +136,7 @@ func TestMemoryOfAnotherBootOrOfRubbishIsIgnored(t *testing.T) {
 	}
 	for name, text := range map[string]string{
 		"another boot": strings.ReplaceAll(string(data), boot, "00000000-0000-0000-0000-000000000000"),
-		"another form": strings.Replace(string(data), `"version":1`, `"version":2`, 1),
+		"another form": strings.Replace(string(data), `"version":2`, `"version":1`, 1),
 		"torn":         string(data[:len(data)/2]),
 		"empty":        "",
 	} {

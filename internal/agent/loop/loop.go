@@ -99,7 +99,7 @@ func (a *Agent) tickOnce(ctx context.Context, events []tick.Event) (tick.Tick, e
 	a.state, t.Wants = policy.Decide(a.Config, a.state, s)
 	t.Batch, t.Selection = a.state.Batch.Offer, a.state.Selector.Status
 	t.Objectives, t.BackOff = a.state.SLO.Judgements(s), a.state.CPUBackOff.Permille
-	t.Held, t.Misfits, t.Victims = a.state.HeldCPUs(), a.state.Misfits.Misfits(), a.state.Evictions.Victims
+	t.Held, t.Misfits, t.Victims = a.state.CPUs, a.state.Misfits.Misfits(), a.state.Evictions.Victims
 	t.Slices = a.state.Seats.Slices(a.Config.Seats)
 	t.Trials = a.state.Selector.Trials.Shown()
 	a.watermark = a.charge(s)
@@ -140,7 +140,7 @@ func (a *Agent) charge(s node.Snapshot) suppresscost.Watermark {
 // service owns, and their siblings if the isolation keeps these idle.
 func (a *Agent) lendableCPUs(s node.Snapshot) unit.CPUSet {
 	pool := a.Config.Pool.WithIsolated(s)
-	free := hold.PlacesOf(pool, a.state.Use, s, pool.Counted(s), a.state.Pins).Free
+	free := hold.PlacesOf(pool, a.state.Use, s, pool.Counted(s), a.state.CPUs).Free
 	if apart := free.Minus(unit.CPUSetOf(a.state.Selector.LS.Siblings(s.Topology)...)); !apart.Empty() {
 		return apart
 	}

@@ -13,6 +13,7 @@ import (
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/decide/suppress"
 	"tenon.sh/tenon/internal/decide/tick"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -458,7 +459,9 @@ func TestTheThresholdIsNotChargedWithCPUsOfOwners(t *testing.T) {
 	for lent, want := range map[bool]unit.CPUSet{false: unit.CPUSetOf(2, 3), true: unit.CPUSetOf(1, 2, 3)} {
 		var a Agent
 		a.Config.Pool.LendLSR = lent
-		a.state.Pins = map[node.WorkloadID]unit.CPUSet{"rt": unit.CPUSetOf(0), "db": unit.CPUSetOf(1)}
+		a.state.CPUs.Allocations = map[node.WorkloadID]cpus.Allocation{
+			"rt": {Policy: cpus.Exclusive, CPUs: unit.CPUSetOf(0)}, "db": {Policy: cpus.Exclusive, CPUs: unit.CPUSetOf(1)},
+		}
 		if got := a.lendableCPUs(s); got != want {
 			t.Errorf("lent %v: BE may use %v, want %v", lent, got, want)
 		}

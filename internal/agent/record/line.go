@@ -16,7 +16,7 @@ import (
 // version is the version of the format of lines. A new field needs a new
 // version: a program that does not know the field would decide differently in a
 // replay. testdata/format.txt lists the fields of each version.
-const version = 1
+const version = 2
 
 // A line is the JSON form of one tick in a record. A key line has a State and
 // contains the whole tick. Every other line contains only the differences from

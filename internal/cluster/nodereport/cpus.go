@@ -23,11 +23,7 @@ func cpusOf(v View) *v1alpha1.CPUs {
 	notes := map[string]node.WorkloadID{} // by UID
 	for _, w := range s.Workloads {
 		uid := w.Overrides.CPUs.Pod
-		h, held := g.Shared[w.ID]
-		if set, own := g.Of[w.ID]; own {
-			h, held = cpus.Allocation{Policy: cpus.Exclusive, CPUs: set, Exclusive: w.Overrides.CPUs.Exclusive}, true
-		}
-		switch {
+		switch h, held := g.Allocations[w.ID]; {
 		case held && uid == "":
 			r.Reserved = r.Reserved.Union(h.CPUs)
 		case held:

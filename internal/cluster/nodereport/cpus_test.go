@@ -35,7 +35,7 @@ func TestTheReportSaysWhoHoldsWhichCPUs(t *testing.T) {
 	add("unit", node.LSE, node.CPUOverride{})
 	var config policy.Config
 	state, wants := policy.Decide(config, policy.State{}, s)
-	v := View{Tick: tick.Tick{Snapshot: s, Wants: wants, Held: state.HeldCPUs()}, Policy: config}
+	v := View{Tick: tick.Tick{Snapshot: s, Wants: wants, Held: state.CPUs}, Policy: config}
 	got := Status(v, nil).CPUs
 	if got == nil || len(got.Held) != 2 || len(got.Refused) != 1 || len(got.Caches) != 2 || got.Keep != 1 {
 		t.Fatalf("%+v", got)

@@ -71,7 +71,7 @@ func (m Lending) poolNow(u facts.Use, own hold.Grants, s node.Snapshot) (unit.Mi
 	}
 	for i := range s.Workloads {
 		w := &s.Workloads[i]
-		set, owner := own.Of[w.ID]
+		set, owner := own.Exclusive(w.ID)
 		if owner {
 			cpus -= set.Len()
 		}

@@ -36,7 +36,7 @@ func Decide(c Config, had Lending, in Input) (Lending, []plan.Want) {
 	for i := range s.Workloads {
 		w := &s.Workloads[i]
 		mine := x.wants(w)
-		if _, pinned := in.Own.Of[w.ID]; pinned {
+		if _, pinned := in.Own.Exclusive(w.ID); pinned {
 			for j := range mine {
 				mine[j].Intent, mine[j].Value, mine[j].Reason = plan.Release, nil, "its exclusive CPUs limit it"
 			}

@@ -147,7 +147,7 @@ func (t *Input) homeOf(w *node.Workload) unit.CPUSet {
 
 // places reports whether cpu.idle can help to place waking threads of services.
 func (t *Input) places() bool {
-	free := hold.PlacesOf(t.Pool, t.Use, t.Snapshot, t.Snapshot.Topology.All(), t.Own.Of).Free
+	free := hold.PlacesOf(t.Pool, t.Use, t.Snapshot, t.Snapshot.Topology.All(), t.Own.Held).Free
 	be := unit.CPUSet{}
 	for _, m := range t.Layout.Roots {
 		be = be.Union(facts.RoomOf(t.Snapshot.Knobs, m, free))

@@ -111,7 +111,7 @@ func (n *scene) checkPins(t *testing.T, what string, had map[node.WorkloadID]uni
 	}
 	var taken unit.CPUSet
 	for _, w := range n.snap.Workloads {
-		set, own := n.state.Pins[w.ID]
+		set, own := n.state.CPUs.Exclusive(w.ID)
 		if !own {
 			continue
 		}
@@ -138,7 +138,7 @@ func (n *scene) checkPins(t *testing.T, what string, had map[node.WorkloadID]uni
 		t.Fatalf("%s: no shared CPU is left", what)
 	}
 	for _, w := range n.snap.Workloads {
-		if _, own := n.state.Pins[w.ID]; own || w.Class != node.LS || taken.Empty() {
+		if _, own := n.state.CPUs.Exclusive(w.ID); own || w.Class != node.LS || taken.Empty() {
 			continue
 		}
 		set := now[w.Cgroup]
@@ -150,5 +150,11 @@ func (n *scene) checkPins(t *testing.T, what string, had map[node.WorkloadID]uni
 			t.Fatalf("%s: %s has %q, and %v are exclusive CPUs of others", what, w.ID, set, taken)
 		}
 	}
-	return n.state.Pins
+	has := map[node.WorkloadID]unit.CPUSet{}
+	for id := range n.state.CPUs.Allocations {
+		if set, own := n.state.CPUs.Exclusive(id); own {
+			has[id] = set
+		}
+	}
+	return has
 }

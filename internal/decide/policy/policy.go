@@ -24,7 +24,6 @@ import (
 	"tenon.sh/tenon/internal/decide/slo"
 	"tenon.sh/tenon/internal/decide/suppress"
 	"tenon.sh/tenon/internal/decide/writeconflict"
-	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -69,15 +68,10 @@ type State struct {
 	CPUBackOff suppress.BackOff `json:"cpu_backoff,omitzero"`
 	// CacheBackOff is the reduction of the cache and memory bandwidth of BE.
 	CacheBackOff cache.BackOff `json:"cache_backoff,omitzero"`
-	// Pins holds the CPUs that single workloads have exclusively.
-	Pins map[node.WorkloadID]unit.CPUSet `json:"exclusive,omitempty"`
-	// Shared holds the seats and pools of workloads that share CPUs.
-	Shared map[node.WorkloadID]cpus.Allocation `json:"shared,omitempty"`
+	// CPUs holds the CPUs of the workloads that ask for some.
+	CPUs hold.Held `json:"cpus,omitzero"`
 	// Grown holds the CPUs that growing pools have in addition to their homes.
 	Grown grow.State `json:"grown,omitzero"`
-	// Notes say who chose the CPUs in Pins and Shared, and why a workload has
-	// none. Decide does not read them.
-	Notes map[node.WorkloadID]cpus.Note `json:"cpu_notes,omitempty"`
 	// Lending holds the loans of quota burst.
 	Lending burst.Lending `json:"lending,omitzero"`
 	// Batch is the state of the batch resources.
@@ -101,11 +95,6 @@ func reasonsOf(misses []slo.Miss) map[node.WorkloadID]string {
 	return all
 }
 
-// HeldCPUs returns the CPUs that workloads hold.
-func (st State) HeldCPUs() hold.Held {
-	return hold.Held{Of: st.Pins, Shared: st.Shared, Notes: st.Notes}
-}
-
 // Decide returns the wanted value of each knob, and the state for the next call.
 func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	l := facts.LayoutOf(s)
@@ -113,9 +102,9 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	next.CPUBackOff = st.CPUBackOff.Follow(next.SLO, s.At)
 	next.Batch = st.Batch.Observe(c.Overcommit, c.Pool, next.Use.Elapsed, s)
 	pool := c.Pool.WithIsolated(s)
-	own := hold.Decide(pool, c.Suppress.KeepPercent(), hold.Previous{Own: st.Pins, Shared: st.Shared}, s)
+	own := hold.Decide(pool, c.Suppress.KeepPercent(), st.CPUs, s)
 	next.Grown, own = grow.Decide(st.Grown, own, st.Use, next.Use, reasonsOf(next.SLO.Unexplained()), s)
-	next.Pins, next.Shared, next.Notes = own.Of, own.Shared, own.Notes
+	next.CPUs = own.Held
 	var selector, bounds, shares, ends []plan.Want
 	next.Selector, selector = st.Selector.Select(c.CPUQOS, isolation.Input{Pool: pool, Layout: l, Use: next.Use, SLO: next.SLO, Own: own, Snapshot: s})
 	next.Growth, bounds = suppress.Decide(c.Suppress, st.Growth, suppress.Input{

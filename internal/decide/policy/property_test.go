@@ -215,7 +215,7 @@ func (n *scene) checkWants(t *testing.T) {
 		cmp.Comparer(func(a, b pick.Map) bool { return reflect.DeepEqual(a, b) })); diff != "" {
 		t.Fatalf("the same input gave another state:\n%s", diff)
 	}
-	lse := n.lse(st.Pins).Union(n.config.Pool.ReservedCPUs)
+	lse := n.lse(st.CPUs).Union(n.config.Pool.ReservedCPUs)
 	owner := map[node.Knob]plan.Owner{}
 	files := Files(n.config, n.snap.Workloads)
 	for _, w := range wants {
@@ -251,10 +251,10 @@ func sameSet(a, b unit.CPUSet) bool { return a == b }
 
 // lse returns the CPUs of LSE work, if it is bound to CPUs or has exclusive
 // ones.
-func (n *scene) lse(pins map[node.WorkloadID]unit.CPUSet) unit.CPUSet {
+func (n *scene) lse(held hold.Held) unit.CPUSet {
 	var all unit.CPUSet
 	for _, w := range n.snap.Workloads {
-		if set, own := pins[w.ID]; own && w.Class == node.LSE {
+		if set, own := held.Exclusive(w.ID); own && w.Class == node.LSE {
 			all = all.Union(set)
 		} else if set, bound := hold.BoundTo(n.snap.Knobs, &w, n.snap.Topology.All()); bound && w.Class == node.LSE {
 			all = all.Union(set)

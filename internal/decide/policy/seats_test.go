@@ -51,8 +51,8 @@ func TestSeatsHoldTheirProperties(t *testing.T) {
 func (n *scene) checkSeats(t *testing.T, seed uint64) {
 	t.Helper()
 	var taken, owned unit.CPUSet
-	for _, set := range n.state.Pins {
-		owned = owned.Union(set)
+	for _, a := range n.state.CPUs.Allocations {
+		owned = owned.Union(a.CPUs)
 	}
 	for id, set := range n.state.Seats.Have {
 		switch {
@@ -143,8 +143,8 @@ func TestSlicesHoldTheirProperties(t *testing.T) {
 func (n *scene) checkSlices(t *testing.T, seed uint64) (seen int) {
 	t.Helper()
 	var taken unit.CPUSet
-	for _, set := range n.state.Pins {
-		taken = taken.Union(set)
+	for _, a := range n.state.CPUs.Allocations {
+		taken = taken.Union(a.CPUs)
 	}
 	for _, set := range n.state.Seats.Have {
 		taken = taken.Union(set)

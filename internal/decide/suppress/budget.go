@@ -86,14 +86,14 @@ func (b Budget) limitToCPUs(c Config, shared facts.Pool, u facts.Use, s node.Sna
 	if b.May <= b.Least || !facts.AnyOf(s.Workloads, apart) {
 		return b
 	}
-	free := hold.PlacesOf(shared, u, s, cpus, own.Of).Free
+	free := hold.PlacesOf(shared, u, s, cpus, own.Held).Free
 	if free == cpus {
 		return b
 	}
 	var others unit.MilliCPU
 	for i := range s.Workloads {
 		w := &s.Workloads[i]
-		_, bound := own.Of[w.ID]
+		_, bound := own.Exclusive(w.ID)
 		if !bound {
 			_, bound = hold.BoundTo(s.Knobs, w, cpus)
 		}

@@ -24,7 +24,7 @@ const (
 // Version is the version of the form of these two files. A renamed or removed key
 // needs a new version: without it, a program would read the file of another form
 // as if it said nothing.
-const Version = 1
+const Version = 2
 
 // Check returns an error if another user may have made or changed the files in
 // dir. A directory that does not exist is good, and so is one of root.

@@ -19,13 +19,13 @@ import (
 // memory of their NUMA nodes. It binds all other LS workloads to the remaining CPUs. If
 // no workload has exclusive CPUs, it binds none.
 func LS(g hold.Grants, l facts.Layout, s node.Snapshot) []plan.Want {
-	if g.Of == nil && !bindsNow(s.Knobs) {
+	if g.Allocations == nil && !bindsNow(s.Knobs) {
 		return nil
 	}
 	b := binder{Grants: g, Layout: l, snap: s, all: s.Topology.All(), promised: map[unit.CPU]unit.Bytes{}}
 	for i := range s.Workloads {
 		w := &s.Workloads[i]
-		if set, own := g.Of[w.ID]; own {
+		if set, own := g.Exclusive(w.ID); own {
 			b.owners = append(b.owners, owner{w.Cgroup, set})
 			b.taken = b.taken.Union(set)
 		}

@@ -107,16 +107,16 @@ func Decide(st State, g hold.Grants, before, now facts.Use, missed map[node.Work
 	x := &decision{Grants: g, before: before, now: now, missed: missed, snap: s}
 	var next State
 	var first growth
-	shared := g.Shared
+	all := g.Allocations
 	for _, w := range s.Workloads {
-		h, held := g.Shared[w.ID]
+		h := g.Allocations[w.ID]
 		// If a workload must stay apart from others, it must not grow beside
 		// them.
-		if !held || h.Policy != cpus.Pool || !w.Overrides.CPUs.Grows || h.Exclusive != cpus.NotExclusive {
+		if h.Policy != cpus.Pool || !w.Overrides.CPUs.Grows || h.Exclusive != cpus.NotExclusive {
 			continue
 		}
 		if next.Pools == nil {
-			next.Pools, shared, x.Notes = map[node.WorkloadID]Pool{}, maps.Clone(g.Shared), maps.Clone(g.Notes)
+			next.Pools, all, x.Notes = map[node.WorkloadID]Pool{}, maps.Clone(g.Allocations), maps.Clone(g.Notes)
 			x.count()
 		}
 		p, room := x.follow(w, h, st.Pools[w.ID])
@@ -129,16 +129,16 @@ func Decide(st State, g hold.Grants, before, now facts.Use, missed map[node.Work
 		next.Pools[first.pool] = next.Pools[first.pool].grow(first)
 	}
 	for id, p := range next.Pools {
-		h := shared[id]
+		h := all[id]
 		h.CPUs = h.CPUs.Union(p.More)
-		shared[id] = h
+		all[id] = h
 		if len(p.Last) > 0 {
 			n := x.Notes[id]
 			n.Growth = p.Last
 			x.Notes[id] = n
 		}
 	}
-	x.Shared = shared
+	x.Allocations = all
 	return next, x.Grants
 }
 

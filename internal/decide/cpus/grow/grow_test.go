@@ -19,7 +19,7 @@ import (
 type site struct {
 	snap   node.Snapshot
 	use    facts.Use
-	had    hold.Previous
+	had    hold.Held
 	state  State
 	grants hold.Grants
 	base   hold.Grants // what work holds without growth
@@ -82,7 +82,7 @@ func (n *site) tick(every time.Duration, use map[string]map[unit.CPU]unit.MilliC
 	n.use = n.use.Observe(n.snap)
 	n.base = hold.Decide(facts.Pool{}, 0, n.had, n.snap)
 	n.state, n.grants = Decide(n.state, n.base, before, n.use, missed, n.snap)
-	n.had = hold.Previous{Own: n.grants.Of, Shared: n.grants.Shared}
+	n.had = n.grants.Held
 }
 
 // spreadUse divides an amount of CPU usage equally among a set of CPUs.
@@ -124,7 +124,7 @@ func TestGrowthTakesNothingThatIsOthers(t *testing.T) {
 				n.remove(id)
 			}
 			use := map[string]map[unit.CPU]unit.MilliCPU{"web": spreadUse(where, unit.CPUs(busy)/3)}
-			for id, h := range n.grants.Shared {
+			for id, h := range n.grants.Allocations {
 				use[string(id)] = spreadUse(h.CPUs, unit.CPUs(h.CPUs.Len())*unit.MilliCPU(busy)/3)
 			}
 			var missed map[node.WorkloadID]string
@@ -159,18 +159,25 @@ func TestGrowthTakesNothingThatIsOthers(t *testing.T) {
 func (n *site) check(t *testing.T, missed map[node.WorkloadID]string) {
 	t.Helper()
 	var taken unit.CPUSet
-	for id, set := range n.grants.Of {
+	for id, h := range n.grants.Allocations {
+		set := h.CPUs
+		if h.Policy != cpus.Exclusive {
+			continue
+		}
 		if !set.Intersect(taken).Empty() {
 			t.Errorf("%s owns %v of others", id, set.Intersect(taken))
 		}
 		taken = taken.Union(set)
 	}
-	for id, h := range n.grants.Shared {
+	for id, h := range n.grants.Allocations {
+		if h.Policy == cpus.Exclusive {
+			continue
+		}
 		p := n.state.Pools[id]
 		if !h.CPUs.Intersect(taken).Empty() {
 			t.Errorf("%s has %v, which others own", id, h.CPUs.Intersect(taken))
 		}
-		if home := n.base.Shared[id].CPUs; !h.CPUs.Contains(home) || h.CPUs != home.Union(p.More) {
+		if home := n.base.Allocations[id].CPUs; !h.CPUs.Contains(home) || h.CPUs != home.Union(p.More) {
 			t.Errorf("%s has %v, and the open CPUs of its home are %v, more are %v", id, h.CPUs, home, p.More)
 		}
 		var whole unit.CPUSet

@@ -31,11 +31,11 @@ func (r *round) apartFrom(w node.Workload) []cpus.Allocation {
 func (r *round) usedBy(w *node.Workload) unit.CPUSet {
 	o := w.Overrides.CPUs
 	if o.Policy <= cpus.Exclusive {
-		if set, granted := r.Of[w.ID]; granted || r.Refused(w.ID) {
+		if set, granted := r.Exclusive(w.ID); granted || r.Refused(w.ID) {
 			return set
 		}
 		if n, _ := Claimed(w); n > 0 {
-			if set := previousCPUs(r.had.Own, r.snap, w, n); !set.Empty() {
+			if set := previousCPUs(r.had, r.snap, w, n); !set.Empty() {
 				return set
 			}
 		}
@@ -44,9 +44,9 @@ func (r *round) usedBy(w *node.Workload) unit.CPUSet {
 		}
 		return unit.CPUSet{}
 	}
-	h, held := r.Shared[w.ID]
+	h, held := r.Shared(w.ID)
 	if !held && !r.Refused(w.ID) {
-		if h, held = r.had.Shared[w.ID]; !held {
+		if h, held = r.had.Shared(w.ID); !held {
 			h, _ = r.chosenHome(o)
 		}
 	}

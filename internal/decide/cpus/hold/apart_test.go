@@ -18,7 +18,7 @@ type lone struct {
 	topo      node.Topology
 	pods      []place.Pod
 	contracts map[place.UID]place.Contract
-	had       Previous
+	had       Held
 }
 
 func (n *lone) tick() Grants {
@@ -33,7 +33,7 @@ func (n *lone) tick() Grants {
 		s.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}] = node.CPUs{}
 	}
 	g := Decide(facts.Pool{}, 0, n.had, s)
-	n.had = Previous{Own: g.Of, Shared: g.Shared}
+	n.had = g.Held
 	return g
 }
 
@@ -41,9 +41,7 @@ func (n *lone) report() place.Report {
 	r := place.Report{Topology: n.topo, Keep: 1}
 	for _, p := range n.pods {
 		id := node.WorkloadID(p.UID)
-		if set, own := n.had.Own[id]; own {
-			r.Held = append(r.Held, place.Held{UID: p.UID, Hold: cpus.Allocation{Policy: cpus.Exclusive, CPUs: set, Exclusive: p.Request.Exclusive}})
-		} else if h, shared := n.had.Shared[id]; shared {
+		if h, held := n.had.Allocations[id]; held {
 			r.Held = append(r.Held, place.Held{UID: p.UID, Hold: h})
 		}
 	}
@@ -73,7 +71,7 @@ func TestANodeChoosesAsALedgerWould(t *testing.T) {
 			n.pods = append(n.pods, p)
 			g := n.tick()
 			set, _ := g.Set(node.WorkloadID(p.UID))
-			if home := g.Shared[node.WorkloadID(p.UID)].Domain; set != want.CPUs || home != want.Domain {
+			if home := g.Allocations[node.WorkloadID(p.UID)].Domain; set != want.CPUs || home != want.Domain {
 				t.Fatalf("try %d: %+v gets %v of %v, and a ledger chooses %v of %v", try, p.Request.Request, set, home, want.CPUs, want.Domain)
 			}
 			if p.Request.Exclusive != cpus.NotExclusive {
@@ -98,24 +96,24 @@ func TestAGrowingPodKeepsApart(t *testing.T) {
 	hold := cpus.Allocation{Policy: cpus.Shared, CPUs: mustSet(t, "6"), Domain: topo.All(), CPU: 500, Exclusive: cpus.PCPULevel}
 	for name, c := range map[string]struct {
 		other    place.Pod
-		had      Previous
+		had      Held
 		contract place.Contract
 		want     string
 	}{
-		"own CPUs of the last tick": {own("b", 1), Previous{Own: map[node.WorkloadID]unit.CPUSet{"b": mustSet(t, "7")}}, place.Contract{}, "0-1,5"},
-		"own CPUs that are chosen":  {own("b", 1), Previous{}, place.Contract{Choice: cpus.Choice{Topology: hash, Policy: cpus.Exclusive, CPUs: mustSet(t, "7")}}, "0-1,5"},
-		"seats of the last tick":    {seat, Previous{Shared: map[node.WorkloadID]cpus.Allocation{"b": hold}}, place.Contract{}, "0-1,5"},
-		"seats that are chosen":     {seat, Previous{}, place.Contract{Choice: cpus.Choice{Topology: hash, Policy: cpus.Shared, CPUs: hold.CPUs, Domain: hold.Domain}}, "0-1,5"},
-		"no CPUs before its turn":   {own("b", 1), Previous{}, place.Contract{}, "0-1,7"},
-		"own CPUs of other work":    {place.Pod{UID: "b", Request: cpus.PodRequest{Request: cpus.Request{Policy: cpus.Exclusive, CPUs: 1}}}, Previous{}, place.Contract{}, "0-1,7"},
+		"own CPUs of the last tick": {own("b", 1), owned(map[node.WorkloadID]unit.CPUSet{"b": mustSet(t, "7")}), place.Contract{}, "0-1,5"},
+		"own CPUs that are chosen":  {own("b", 1), Held{}, place.Contract{Choice: cpus.Choice{Topology: hash, Policy: cpus.Exclusive, CPUs: mustSet(t, "7")}}, "0-1,5"},
+		"seats of the last tick":    {seat, Held{Allocations: map[node.WorkloadID]cpus.Allocation{"b": hold}}, place.Contract{}, "0-1,5"},
+		"seats that are chosen":     {seat, Held{}, place.Contract{Choice: cpus.Choice{Topology: hash, Policy: cpus.Shared, CPUs: hold.CPUs, Domain: hold.Domain}}, "0-1,5"},
+		"no CPUs before its turn":   {own("b", 1), Held{}, place.Contract{}, "0-1,7"},
+		"own CPUs of other work":    {place.Pod{UID: "b", Request: cpus.PodRequest{Request: cpus.Request{Policy: cpus.Exclusive, CPUs: 1}}}, Held{}, place.Contract{}, "0-1,7"},
 	} {
-		if c.had.Own == nil {
-			c.had.Own = map[node.WorkloadID]unit.CPUSet{}
+		if c.had.Allocations == nil {
+			c.had = owned(nil)
 		}
-		c.had.Own["a"] = mustSet(t, "0-1")
+		c.had.Allocations["a"] = cpus.Allocation{Policy: cpus.Exclusive, CPUs: mustSet(t, "0-1"), Exclusive: cpus.PCPULevel}
 		n := &lone{topo: topo, had: c.had, pods: []place.Pod{own("a", 3), c.other}, contracts: map[place.UID]place.Contract{"b": c.contract}}
-		if g := n.tick(); g.Of["a"].String() != c.want {
-			t.Errorf("%s: a has %v, want %s", name, g.Of["a"], c.want)
+		if g := n.tick(); g.own()["a"].String() != c.want {
+			t.Errorf("%s: a has %v, want %s", name, g.own()["a"], c.want)
 		}
 	}
 }

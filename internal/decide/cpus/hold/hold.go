@@ -32,12 +32,41 @@ type Grants struct {
 // work that Tenon manages runs on them. BE never runs on the own CPUs of LSE.
 // BE runs on the own CPUs of LSR only if Tenon lends them.
 type Held struct {
-	// Of holds the own CPUs of workloads, and Shared their seats and pools. Of
-	// is nil if no workload demands CPUs.
-	Of     map[node.WorkloadID]unit.CPUSet
-	Shared map[node.WorkloadID]cpus.Allocation
-	// Notes has a note on each workload that demands CPUs.
-	Notes map[node.WorkloadID]cpus.Note
+	// Allocations has the CPUs of each workload that holds some. It is nil if no
+	// workload demands CPUs.
+	Allocations map[node.WorkloadID]cpus.Allocation `json:"allocations,omitempty"`
+	// Notes has a note on each workload that demands CPUs. Decide does not read it.
+	Notes map[node.WorkloadID]cpus.Note `json:"notes,omitempty"`
+}
+
+// Exclusive returns the own CPUs of a workload. It returns false if the workload
+// has none.
+func (g Held) Exclusive(id node.WorkloadID) (unit.CPUSet, bool) {
+	a := g.Allocations[id]
+	return a.CPUs, a.Policy == cpus.Exclusive
+}
+
+// Shared returns the seats or the pool of a workload. It returns false if the
+// workload has neither.
+func (g Held) Shared(id node.WorkloadID) (cpus.Allocation, bool) {
+	a := g.Allocations[id]
+	return a, a.Policy > cpus.Exclusive
+}
+
+// Set returns the CPUs that a workload holds, own or shared. It returns false
+// if the workload holds none.
+func (g Held) Set(id node.WorkloadID) (unit.CPUSet, bool) {
+	a, held := g.Allocations[id]
+	return a.CPUs, held
+}
+
+// Home returns the CPUs of a workload, as Set does, without those that its pool
+// has only while its load is high.
+func (g Held) Home(id node.WorkloadID) (unit.CPUSet, bool) {
+	if a := g.Allocations[id]; a.Policy == cpus.Pool {
+		return a.Domain, true
+	}
+	return g.Set(id)
 }
 
 // Text returns the note on a workload as a sentence, or "" if there is none.
@@ -63,12 +92,6 @@ func (g *Held) note(id node.WorkloadID, n cpus.Note) {
 	g.Notes[id] = n
 }
 
-// Previous holds the CPUs that the workloads had in the last tick.
-type Previous struct {
-	Own    map[node.WorkloadID]unit.CPUSet
-	Shared map[node.WorkloadID]cpus.Allocation
-}
-
 // A claim is the demand of one workload for own CPUs.
 type claim struct {
 	work node.Workload
@@ -76,7 +99,7 @@ type claim struct {
 	had  unit.CPUSet
 }
 
-// Decide grants CPUs. A workload keeps its CPUs while it demands the same
+// Decide grants CPUs. had has the CPUs of the last tick. A workload keeps its CPUs while it demands the same
 // number, so a workload that is new or grows never moves another.
 //
 // Workloads that demand no more CPUs than they have come first: they keep their
@@ -88,7 +111,7 @@ type claim struct {
 // A grant always leaves enough CPUs for the system and for BE. A new grant also
 // leaves as many CPUs as the services without exclusive CPUs request. This does
 // not apply to the choices of a scheduler, which knows these requests.
-func Decide(shared facts.Pool, keep unit.Percent, had Previous, s node.Snapshot) Grants {
+func Decide(shared facts.Pool, keep unit.Percent, had Held, s node.Snapshot) Grants {
 	var g Grants
 	var asked []claim
 	pool := shared.Counted(s)
@@ -98,7 +121,7 @@ func Decide(shared facts.Pool, keep unit.Percent, had Previous, s node.Snapshot)
 		if !Demands(w) {
 			continue
 		}
-		if g.Of == nil {
+		if g.Allocations == nil {
 			g = newGrants(s.Topology)
 		}
 		if w.Overrides.CPUs.Policy > cpus.Exclusive {
@@ -108,8 +131,9 @@ func Decide(shared facts.Pool, keep unit.Percent, had Previous, s node.Snapshot)
 		n, why := Claimed(w)
 		if _, shown := s.Knobs.Now[knob]; why.Code == cpus.Fits && !shown {
 			why.Code = cpus.NoCPUSet
-			if set := had.Own[w.ID].Intersect(pool); !set.Empty() { // while the knob cannot be read, the workload keeps its CPUs
-				g.Of[w.ID] = set
+			own, _ := had.Exclusive(w.ID)
+			if set := own.Intersect(pool); !set.Empty() { // while the knob cannot be read, the workload keeps its CPUs
+				g.Allocations[w.ID] = exclusive(w, set)
 				g.note(w.ID, cpus.Note{By: cpus.ByNode, Policy: cpus.Exclusive, Asked: n, Has: set.Len(), Reason: &cpus.Reason{Code: cpus.CPUSetMissing}})
 				free = free.Minus(set)
 				continue
@@ -123,9 +147,9 @@ func Decide(shared facts.Pool, keep unit.Percent, had Previous, s node.Snapshot)
 			g.note(w.ID, cpus.Note{Policy: cpus.Exclusive, Asked: n, Reason: &why, Bound: bound})
 			continue
 		}
-		asked = append(asked, claim{*w, n, previousCPUs(had.Own, s, w, n)})
+		asked = append(asked, claim{*w, n, previousCPUs(had, s, w, n)})
 	}
-	if g.Of == nil {
+	if g.Allocations == nil {
 		return g
 	}
 	slices.SortFunc(asked, claim.compare)
@@ -137,14 +161,14 @@ func Decide(shared facts.Pool, keep unit.Percent, had Previous, s node.Snapshot)
 }
 
 func newGrants(t node.Topology) Grants {
-	return Grants{Held: Held{Of: map[node.WorkloadID]unit.CPUSet{}, Shared: map[node.WorkloadID]cpus.Allocation{}}, Map: pick.Compile(t)}
+	return Grants{Held: Held{Allocations: map[node.WorkloadID]cpus.Allocation{}}, Map: pick.Compile(t)}
 }
 
 // A round holds the input and the result of one call of Decide.
 type round struct {
 	Grants
 	snap       node.Snapshot
-	had        Previous
+	had        Held
 	asked      []claim     // all claims for own CPUs
 	pool, free unit.CPUSet // pool: the CPUs that are divided; free: those of them that no workload owns
 	least      int         // number of CPUs that stay free
@@ -189,9 +213,10 @@ func Claimed(w *node.Workload) (int, cpus.Reason) {
 // set of another LS workload; it has more than n CPUs; or it has fewer, and
 // leaves no CPU open to others. Exclusive CPUs always leave one open. An
 // isolated CPU is not open, because work without own CPUs does not get it.
-func previousCPUs(had map[node.WorkloadID]unit.CPUSet, s node.Snapshot, w *node.Workload, n int) unit.CPUSet {
-	if had != nil {
-		return had[w.ID]
+func previousCPUs(had Held, s node.Snapshot, w *node.Workload, n int) unit.CPUSet {
+	if had.Allocations != nil {
+		own, _ := had.Exclusive(w.ID)
+		return own
 	}
 	written := func(w *node.Workload) unit.CPUSet {
 		knob := node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}
@@ -277,7 +302,7 @@ func (r *round) grant(c claim) {
 	spare := r.free.Len() - r.least
 	give := func(set unit.CPUSet, n cpus.Note) {
 		n.Policy, n.Asked, n.Has = cpus.Exclusive, c.cpus, set.Len()
-		r.Of[id] = set
+		r.Allocations[id] = exclusive(&c.work, set)
 		r.note(id, n)
 		r.free = r.free.Minus(set)
 	}
@@ -312,6 +337,11 @@ func (r *round) grant(c claim) {
 		return
 	}
 	r.note(id, cpus.Note{Policy: cpus.Exclusive, Asked: c.cpus, Reason: &lacks, Choice: no})
+}
+
+// exclusive returns the allocation of own CPUs to a workload.
+func exclusive(w *node.Workload, set unit.CPUSet) cpus.Allocation {
+	return cpus.Allocation{Policy: cpus.Exclusive, CPUs: set, Exclusive: w.Overrides.CPUs.Exclusive}
 }
 
 // requestOf returns the request of a workload for n own CPUs.

@@ -29,7 +29,7 @@ type crew struct {
 	topo     node.Topology
 	runners  []runner
 	reserved unit.CPUSet
-	had      Previous
+	had      Held
 	written  map[node.WorkloadID]unit.CPUSet
 }
 
@@ -111,13 +111,13 @@ func TestAGrowerTakesNoCPUThatIsHeld(t *testing.T) {
 				}
 				n.runners = append(n.runners, r)
 			}
-			n.written, n.had.Own = had, had
+			n.written, n.had = had, owned(had)
 			want := map[node.WorkloadID]unit.CPUSet{}
 			for id, list := range c.want {
 				want[id] = mustSet(t, list)
 			}
-			if g := n.decide(); !maps.Equal(g.Of, want) {
-				t.Errorf("the workloads have %v, want %v\n%+v", g.Of, want, g.Notes)
+			if g := n.decide(); !maps.Equal(g.own(), want) {
+				t.Errorf("the workloads have %v, want %v\n%+v", g.own(), want, g.Notes)
 			}
 		})
 	}
@@ -130,8 +130,8 @@ func TestAGrowerKeepsItsCPUsAfterARestart(t *testing.T) {
 		{id: "a", class: node.LSR, cpus: 2}, {id: "b", class: node.LSR, cpus: 1},
 	}, written: map[node.WorkloadID]unit.CPUSet{"a": mustSet(t, "0"), "b": mustSet(t, "1")}}
 	g := n.decide()
-	if a, b := g.Of["a"], g.Of["b"]; a.Len() != 2 || !a.Contains(mustSet(t, "0")) || b != mustSet(t, "1") {
-		t.Errorf("the workloads have %v, want 0 and another CPU, and 1", g.Of)
+	if a, b := g.own()["a"], g.own()["b"]; a.Len() != 2 || !a.Contains(mustSet(t, "0")) || b != mustSet(t, "1") {
+		t.Errorf("the workloads have %v, want 0 and another CPU, and 1", g.own())
 	}
 }
 
@@ -146,8 +146,8 @@ func TestSharedCPUsAreNotKeptAfterARestart(t *testing.T) {
 		n.topo.Isolated = mustSet(t, isolated)
 		n.written["late"] = mustSet(t, "2-3").Minus(n.topo.Isolated)
 		g := n.decide()
-		if g.Of["a"] != mustSet(t, "0") || g.Of["b"] != mustSet(t, "1") || !g.Of["late"].Empty() {
-			t.Errorf("isolated %q: the workloads have %v, want 0, 1 and nothing for late", isolated, g.Of)
+		if own := g.own(); own["a"] != mustSet(t, "0") || own["b"] != mustSet(t, "1") || !own["late"].Empty() {
+			t.Errorf("isolated %q: the workloads have %v, want 0, 1 and nothing for late", isolated, own)
 		}
 	}
 }
@@ -159,7 +159,7 @@ func TestNoGrowthMovesAnother(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(87, 88))
 	kept, grown := 0, 0
 	for try := range 300 {
-		n := &crew{topo: machine(1+rnd.IntN(2), 1+rnd.IntN(2), 1+rnd.IntN(4), 1+rnd.IntN(2)), had: newHad()}
+		n := &crew{topo: machine(1+rnd.IntN(2), 1+rnd.IntN(2), 1+rnd.IntN(4), 1+rnd.IntN(2)), had: owned(nil)}
 		for i := range 40 {
 			former := slices.Clone(n.runners)
 			n.change(rnd, i)
@@ -179,7 +179,7 @@ func TestNoGrowthMovesAnother(t *testing.T) {
 					continue // it is new, or it replaces CPUs like a workload that grows
 				}
 				grows := r.cpus > had.Len() // now, or it waits for more CPUs since an earlier tick
-				switch now, then := g.Of[r.id], without.Of[r.id]; {
+				switch now, then := g.Allocations[r.id].CPUs, without.Allocations[r.id].CPUs; {
 				case !grows && r.cpus != calm.runners[j].cpus: // it held more than it demanded, as whole cores, and still does
 				case !grows && now != then:
 					t.Fatalf("try %d, step %d: %s has %v, and %v if no other grows\n%s", try, i, r.id, now, then, n)
@@ -191,7 +191,7 @@ func TestNoGrowthMovesAnother(t *testing.T) {
 					kept++
 				}
 			}
-			n.had, n.written = Previous{Own: g.Of}, g.Of
+			n.had, n.written = g.Held, g.own()
 		}
 	}
 	if kept < 1000 || grown < 500 {
@@ -234,7 +234,7 @@ func (n *crew) change(rnd *rand.Rand, step int) {
 }
 
 func (n *crew) String() string {
-	text := fmt.Sprintf("reserved %v, state kept %t\n", n.reserved, n.had.Own != nil)
+	text := fmt.Sprintf("reserved %v, state kept %t\n", n.reserved, n.had.Allocations != nil)
 	for _, r := range n.runners {
 		text += fmt.Sprintf("%s %s priority %d demands %d, had %v: %+v\n", r.id, r.class, r.priority, r.cpus, n.written[r.id], r.override)
 	}

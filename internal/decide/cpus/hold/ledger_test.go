@@ -29,7 +29,7 @@ type site struct {
 	topo   node.Topology
 	ledger *place.Ledger
 	pods   map[place.UID]place.Pod
-	had    Previous
+	had    Held
 	grants Grants
 	// reserved are the CPUs that no pod gets.
 	reserved unit.CPUSet
@@ -43,10 +43,7 @@ func (n *site) report() place.Report {
 		}
 		r.Refused = append(r.Refused, place.UID(id))
 	}
-	for id, set := range n.grants.Of {
-		r.Held = append(r.Held, place.Held{UID: place.UID(id), Hold: cpus.Allocation{Policy: cpus.Exclusive, CPUs: set, Exclusive: n.pods[place.UID(id)].Request.Exclusive}})
-	}
-	for id, h := range n.grants.Shared {
+	for id, h := range n.grants.Allocations {
 		r.Held = append(r.Held, place.Held{UID: place.UID(id), Hold: h})
 	}
 	return r
@@ -71,7 +68,7 @@ func (n *site) tick() {
 		s.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}] = node.CPUs{}
 	}
 	n.grants = Decide(facts.Pool{ReservedCPUs: n.reserved}, 0, n.had, s)
-	n.had = Previous{Own: n.grants.Of, Shared: n.grants.Shared}
+	n.had = n.grants.Held
 }
 
 // TestWhatTheLedgerGrantsTheNodeObeys runs random histories of pods on random
@@ -108,7 +105,7 @@ func TestWhatTheLedgerGrantsTheNodeObeys(t *testing.T) {
 				}
 			case 4:
 				if rnd.IntN(3) == 0 {
-					n.had = Previous{}
+					n.had = Held{}
 				}
 				n.tick()
 				n.check(t)
@@ -153,20 +150,20 @@ func (n *site) check(t *testing.T) {
 			t.Errorf("%s with the contract %+v has nothing: %s", uid, c, n.grants.Text(id))
 		case n.grants.Notes[id].By != cpus.ByScheduler && p.Request.Policy == cpus.Exclusive && set != c.CPUs, p.Request.Policy == cpus.Exclusive && set != c.CPUs:
 			t.Errorf("%s has %v, and its contract says %v: %s", uid, set, c.CPUs, n.grants.Text(id))
-		case p.Request.Policy != cpus.Exclusive && (n.grants.Shared[id].Domain != c.Domain || !c.Domain.Contains(set)):
-			t.Errorf("%s has %v of %v, and its contract says %v", uid, set, n.grants.Shared[id].Domain, c.Domain)
+		case p.Request.Policy != cpus.Exclusive && (n.grants.Allocations[id].Domain != c.Domain || !c.Domain.Contains(set)):
+			t.Errorf("%s has %v of %v, and its contract says %v", uid, set, n.grants.Allocations[id].Domain, c.Domain)
 		case p.Request.Policy == cpus.Shared && (set.Len() > p.Request.CPUs || unit.CPUs(set.Len()) < p.Request.CPU):
 			t.Errorf("%s has %d seats, demands %d and requests %v", uid, set.Len(), p.Request.CPUs, p.Request.CPU)
 		}
-		if own, is := n.grants.Of[id]; is {
+		if own, is := n.grants.Exclusive(id); is {
 			if !own.Intersect(taken).Empty() {
 				t.Errorf("%s shares %v", uid, own.Intersect(taken))
 			}
 			taken = taken.Union(own)
 		}
 	}
-	for id, h := range n.grants.Shared {
-		if !h.CPUs.Intersect(taken).Empty() {
+	for id, h := range n.grants.Allocations {
+		if h.Policy > cpus.Exclusive && !h.CPUs.Intersect(taken).Empty() {
 			t.Errorf("%s shares the own CPUs %v", id, h.CPUs.Intersect(taken))
 		}
 	}
@@ -181,7 +178,25 @@ func (n *site) check(t *testing.T) {
 	}
 }
 
-func newHad() Previous { return Previous{Own: map[node.WorkloadID]unit.CPUSet{}} }
+// owned is what workloads with own CPUs have.
+func owned(of map[node.WorkloadID]unit.CPUSet) Held {
+	h := Held{Allocations: map[node.WorkloadID]cpus.Allocation{}}
+	for id, set := range of {
+		h.Allocations[id] = cpus.Allocation{Policy: cpus.Exclusive, CPUs: set}
+	}
+	return h
+}
+
+// own returns the own CPUs of all workloads.
+func (g Held) own() map[node.WorkloadID]unit.CPUSet {
+	all := map[node.WorkloadID]unit.CPUSet{}
+	for id := range g.Allocations {
+		if set, own := g.Exclusive(id); own {
+			all[id] = set
+		}
+	}
+	return all
+}
 
 func mustSet(t *testing.T, list string) unit.CPUSet {
 	t.Helper()

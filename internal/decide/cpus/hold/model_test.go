@@ -140,7 +140,7 @@ func (m *model) tick(w world) [modelPods]contract {
 		return out
 	}
 	s := node.Snapshot{Topology: m.topo, Knobs: node.Knobs{Now: map[node.Knob]node.Value{}}}
-	var had Previous
+	var had map[node.WorkloadID]unit.CPUSet
 	for p := range m.pods {
 		if w.bound[p].made {
 			work := workload(modelPod(p), m.contractOf(w.bound[p]))
@@ -148,16 +148,20 @@ func (m *model) tick(w world) [modelPods]contract {
 			s.Knobs.Now[node.Knob{Cgroup: work.Cgroup, File: node.FileCPUs}] = node.CPUs{}
 		}
 		if w.had[p].made {
-			if had.Own == nil {
-				had = newHad()
+			if had == nil {
+				had = map[node.WorkloadID]unit.CPUSet{}
 			}
-			had.Own[node.WorkloadID(modelPod(p).UID)] = mustSet(m.t, w.had[p].set)
+			had[node.WorkloadID(modelPod(p).UID)] = mustSet(m.t, w.had[p].set)
 		}
 	}
-	g := Decide(facts.Pool{ReservedCPUs: m.reservedIf(w.closed)}, 0, had, s)
+	before := Held{} // without memory
+	if had != nil {
+		before = owned(had)
+	}
+	g := Decide(facts.Pool{ReservedCPUs: m.reservedIf(w.closed)}, 0, before, s)
 	var out [modelPods]contract
 	for p := range m.pods {
-		if set, own := g.Of[node.WorkloadID(modelPod(p).UID)]; own {
+		if set, own := g.Exclusive(node.WorkloadID(modelPod(p).UID)); own {
 			out[p] = contract{set: set.String(), made: true}
 		} else {
 			out[p].refused = w.bound[p].made

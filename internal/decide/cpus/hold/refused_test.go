@@ -96,8 +96,8 @@ func (n *site) checkNew(t *testing.T, rnd *rand.Rand, uid place.UID) int {
 	n.ledger.Confirm(p, "n", c.Choice)
 	n.pods[p.UID] = p
 	n.tick()
-	if id := node.WorkloadID(uid); n.grants.Of[id] != c.CPUs {
-		t.Errorf("%s has %v, and its contract says %v: %s", uid, n.grants.Of[id], c.CPUs, n.grants.Text(id))
+	if id := node.WorkloadID(uid); n.grants.own()[id] != c.CPUs {
+		t.Errorf("%s has %v, and its contract says %v: %s", uid, n.grants.own()[id], c.CPUs, n.grants.Text(id))
 	}
 	n.ledger.Learn("n", n.report())
 	n.checkOpen(t)
@@ -108,7 +108,7 @@ func (n *site) checkNew(t *testing.T, rnd *rand.Rand, uid place.UID) int {
 func (n *site) checkOpen(t *testing.T) {
 	t.Helper()
 	want := n.topo.All().Minus(n.reserved)
-	for id, set := range n.grants.Of {
+	for id, set := range n.grants.own() {
 		if !want.Contains(set) {
 			t.Errorf("%s owns %v, and %v are left", id, set, want)
 		}

@@ -21,7 +21,7 @@ func (r *round) sharedBefore() (all []cpus.Allocation, sharers []shortage.Sharer
 		if o.Policy <= cpus.Exclusive || !Demands(w) {
 			continue
 		}
-		h, held := r.had.Shared[w.ID]
+		h, held := r.had.Shared(w.ID)
 		if !held {
 			var no *cpus.Reason
 			if h, no = r.chosenHome(*o); no != nil {
@@ -48,7 +48,7 @@ func (r *round) share() {
 		}
 	}
 	rank := func(w node.Workload) int {
-		switch _, held := r.had.Shared[w.ID]; {
+		switch _, held := r.had.Shared(w.ID); {
 		case held:
 			return 0
 		case chosenPolicy(w.Overrides.CPUs) != 0:
@@ -70,7 +70,7 @@ func (r *round) share() {
 		if !h.CPUs.Empty() {
 			n.Has, n.Level = h.CPUs.Len(), r.Map.LevelOf(h.Domain)
 			holds = append(holds, h)
-			r.Shared[w.ID] = h
+			r.Allocations[w.ID] = h
 		}
 		r.note(w.ID, n)
 	}
@@ -89,7 +89,7 @@ func (r *round) seat(w node.Workload, holds []cpus.Allocation) (cpus.Allocation,
 		h, no = r.chosenHome(o)
 		possible = no == nil
 	}
-	if before, had := r.had.Shared[w.ID]; had && before.Policy == o.Policy {
+	if before, had := r.had.Shared(w.ID); had && before.Policy == o.Policy {
 		before.CPU, before.Exclusive = o.CPU, o.Exclusive
 		if set, moved := r.Map.Reseat(seats, before, o.CPUs); !set.Empty() {
 			before.CPUs = set
@@ -120,7 +120,7 @@ func (r *round) seat(w node.Workload, holds []cpus.Allocation) (cpus.Allocation,
 // sharers lists the workloads that have seats or pools so far.
 func (r *round) sharers() []shortage.Sharer {
 	var all []shortage.Sharer
-	for id, h := range r.Shared {
+	for id, h := range r.Allocations {
 		if s, shares := shortage.SharerOf(string(id), h); shares {
 			all = append(all, s)
 		}
@@ -147,25 +147,6 @@ func (r *round) chosenHome(o node.CPUOverride) (cpus.Allocation, *cpus.Reason) {
 		return none, &cpus.Reason{Code: cpus.ChoiceOffline, CPUs: c.Domain.Minus(r.Map.All())}
 	}
 	return c.Allocation(o.Request), nil
-}
-
-// Set returns the CPUs that a workload holds, own or shared. It returns false
-// if the workload holds none.
-func (g Grants) Set(id node.WorkloadID) (unit.CPUSet, bool) {
-	if set, own := g.Of[id]; own {
-		return set, true
-	}
-	h, shared := g.Shared[id]
-	return h.CPUs, shared
-}
-
-// Home returns the CPUs of a workload, as Set does, without those that its pool
-// has only while its load is high.
-func (g Grants) Home(id node.WorkloadID) (unit.CPUSet, bool) {
-	if h, shared := g.Shared[id]; shared && h.Policy == cpus.Pool {
-		return h.Domain, true
-	}
-	return g.Set(id)
 }
 
 // Containers returns the CPUs of each container of a workload. It returns nil

@@ -61,7 +61,7 @@ func (r *round) refuse(chosen cpus.Choice, c claim, had, free unit.CPUSet, spare
 		if taken.Empty() && !keeps || other.work.ID == c.work.ID {
 			continue
 		}
-		set, granted := r.Of[other.work.ID]
+		set, granted := r.Exclusive(other.work.ID)
 		if !granted && !r.Refused(other.work.ID) {
 			set = other.had.Intersect(r.pool)
 		}

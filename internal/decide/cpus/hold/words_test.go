@@ -63,14 +63,14 @@ func TestTheNodeSaysWhyItChose(t *testing.T) {
 					had[r.id] = mustSet(t, r.had)
 				}
 			}
-			before := Previous{Own: had}
+			before := owned(had)
 			for tick := range 3 {
 				g := Decide(facts.Pool{ReservedCPUs: mustSet(t, c.reserved)}, 0, before, s)
 				id := c.runners[0].id
 				if got := g.Text(id); got != c.want {
 					t.Errorf("tick %d: %q\nwant %q", tick, got, c.want)
 				}
-				before.Own = g.Of
+				before = g.Held
 			}
 		})
 	}
@@ -82,11 +82,11 @@ func TestTheNodeSaysWhyItChose(t *testing.T) {
 func TestTheNodeForgetsNoChoice(t *testing.T) {
 	n := &crew{topo: machine(1, 2, 2, 2), runners: []runner{
 		{id: "a", class: node.LSR, cpus: 1, override: node.CPUOverride{Chosen: &cpus.Choice{Policy: cpus.Exclusive, CPUs: mustSet(t, "3")}}},
-	}, had: Previous{Own: map[node.WorkloadID]unit.CPUSet{"a": mustSet(t, "7")}}}
+	}, had: owned(map[node.WorkloadID]unit.CPUSet{"a": mustSet(t, "7")})}
 	g := n.decide()
 	want := "a has 1 CPU of its own, 1 beside others on a core, chosen by the node: its scheduler's choice, CPU 3, was not possible then"
-	if g.Of["a"] != mustSet(t, "7") || g.Text("a") != want || g.Notes["a"].By != cpus.ByNode {
-		t.Errorf("%v by %s: %q\nwant %q", g.Of["a"], g.Notes["a"].By, g.Text("a"), want)
+	if g.own()["a"] != mustSet(t, "7") || g.Text("a") != want || g.Notes["a"].By != cpus.ByNode {
+		t.Errorf("%v by %s: %q\nwant %q", g.own()["a"], g.Notes["a"].By, g.Text("a"), want)
 	}
 	if n := g.Notes["a"]; n.Because() != "its scheduler's choice, CPU 3, was not possible then" || n.Code() != cpus.ChoiceNotPossible {
 		t.Errorf("the reason alone is %v: %q", n.Code(), n.Because())
@@ -124,9 +124,9 @@ func TestTooFewCPUsHaveNumbers(t *testing.T) {
 				s.Workloads = append(s.Workloads, w)
 				s.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}] = node.CPUs{}
 			}
-			had := Previous{}
+			had := Held{}
 			if name == "seats" || name == "a pool" { // a was there before the services
-				had.Own = map[node.WorkloadID]unit.CPUSet{"a": mustSet(t, map[string]string{"seats": "0-5", "a pool": "0-2"}[name])}
+				had = owned(map[node.WorkloadID]unit.CPUSet{"a": mustSet(t, map[string]string{"seats": "0-5", "a pool": "0-2"}[name])})
 			}
 			if got := Decide(facts.Pool{}, 0, had, s).Text(c.id); got != c.want {
 				t.Errorf("%q\nwant %q", got, c.want)
@@ -153,13 +153,13 @@ func TestTheNodeSaysWhyItSeats(t *testing.T) {
 	} {
 		w := node.Workload{ID: "s", Class: node.LS, Cgroup: "s", Overrides: node.Overrides{CPUs: node.CPUOverride{PodRequest: cpus.PodRequest{Request: cpus.Request{Policy: cpus.Shared, CPUs: 2, CPU: 500}}, Chosen: &c.chosen}}}
 		s := node.Snapshot{Topology: machine(1, 2, 2, 2), Workloads: []node.Workload{w}, Knobs: node.Knobs{Now: map[node.Knob]node.Value{{Cgroup: "s", File: node.FileCPUs}: node.CPUs{}}}}
-		had := Previous{}
+		had := Held{}
 		for tick := range 2 {
 			g := Decide(facts.Pool{}, 0, had, s)
 			if got := g.Text("s"); got != c.want {
 				t.Errorf("%s, tick %d: %q\nwant %q", name, tick, got, c.want)
 			}
-			had.Own, had.Shared = g.Of, g.Shared
+			had = g.Held
 		}
 	}
 }
@@ -184,7 +184,8 @@ func TestSeatsThatAreShortAreSaidOnce(t *testing.T) {
 		for _, x := range s.Workloads {
 			s.Knobs.Now[node.Knob{Cgroup: x.Cgroup, File: node.FileCPUs}] = node.CPUs{}
 		}
-		had := Previous{Own: map[node.WorkloadID]unit.CPUSet{"a": mustSet(t, "0-2")}, Shared: map[node.WorkloadID]cpus.Allocation{"s": {Policy: cpus.Shared, CPUs: one, Domain: mustSet(t, "0-3"), CPU: 500}}}
+		had := owned(map[node.WorkloadID]unit.CPUSet{"a": mustSet(t, "0-2")})
+		had.Allocations["s"] = cpus.Allocation{Policy: cpus.Shared, CPUs: one, Domain: mustSet(t, "0-3"), CPU: 500}
 		if got := Decide(facts.Pool{}, 0, had, s).Text("s"); got != c.want {
 			t.Errorf("%s: %q\nwant %q", name, got, c.want)
 		}

@@ -7,6 +7,7 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/hold"
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -62,8 +63,10 @@ func Wants(c Config, st State, pool facts.Pool, l facts.Layout, u facts.Use, own
 // A workload that contains another one, or shares its cgroup, is absent.
 func (x *seater) allowedCPUs(all unit.CPUSet, own hold.Grants) map[node.WorkloadID]unit.CPUSet {
 	var owned unit.CPUSet
-	for _, set := range own.Of {
-		owned = owned.Union(set)
+	for _, a := range own.Allocations {
+		if a.Policy == cpus.Exclusive {
+			owned = owned.Union(a.CPUs)
+		}
 	}
 	inside := make(map[node.CgroupPath]int, len(x.snap.Workloads))
 	for i := range x.snap.Workloads {
@@ -102,7 +105,7 @@ func (x *seater) load(all unit.CPUSet, own hold.Grants, u facts.Use) map[unit.CP
 		if _, counted := u.PerCPU[w.ID]; counted || !w.Class.Sensitive() {
 			continue
 		}
-		if h, shares := own.Shared[w.ID]; shares {
+		if h, shares := own.Shared(w.ID); shares {
 			uncounted = uncounted.Union(h.CPUs)
 		} else if set, bound := hold.BoundTo(x.snap.Knobs, w, all); bound {
 			uncounted = uncounted.Union(set)

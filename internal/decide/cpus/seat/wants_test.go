@@ -51,7 +51,7 @@ func TestSeatsAvoidServicesThatAreNotCounted(t *testing.T) {
 		s.Knobs.Now[node.Knob{Cgroup: "db", File: node.FileCPUs}] = node.CPUs{Set: c.bound}
 		var own hold.Grants
 		if !c.shared.Empty() {
-			own.Shared = map[node.WorkloadID]cpus.Allocation{"web": {CPUs: c.shared}}
+			own.Allocations = map[node.WorkloadID]cpus.Allocation{"web": {Policy: cpus.Pool, CPUs: c.shared}}
 		}
 		var use facts.Use
 		if c.counted {
