@@ -5,13 +5,11 @@
 package hold
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
-	"strings"
+	"maps"
 
 	"tenon.sh/tenon/internal/decide/cpus/pick"
-	"tenon.sh/tenon/internal/decide/cpus/shortage"
+	"tenon.sh/tenon/internal/decide/cpus/place"
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
@@ -92,87 +90,111 @@ func (g *Held) note(id node.WorkloadID, n cpus.Note) {
 	g.Notes[id] = n
 }
 
-// A claim is the demand of one workload for own CPUs.
-type claim struct {
-	work node.Workload
-	cpus int
-	had  unit.CPUSet
-}
-
-// Decide grants CPUs. had has the CPUs of the last tick. A workload keeps its CPUs while it demands the same
-// number, so a workload that is new or grows never moves another.
+// Decide grants CPUs. had has the CPUs of the last tick. A workload keeps its CPUs
+// while it demands the same number, so a workload that is new or grows never moves
+// another.
 //
 // Workloads that demand no more CPUs than they have come first: they keep their
 // CPUs, or the best of them. Workloads that demand more follow, and new ones
 // come last. In each group, those with a scheduler's choice come first. Among
 // equals, priority, class (LSE before LSR) and name decide. If too few CPUs are
-// left for a workload, it is treated as LS.
+// left for a workload, it is treated as LS. Seats and pools follow after all own
+// CPUs.
 //
 // A grant always leaves enough CPUs for the system and for BE. A new grant also
 // leaves as many CPUs as the services without exclusive CPUs request. This does
 // not apply to the choices of a scheduler, which knows these requests.
 func Decide(shared facts.Pool, keep unit.Percent, had Held, s node.Snapshot) Grants {
-	var g Grants
-	var asked []claim
+	if !facts.AnyOf(s.Workloads, Demands) {
+		return Grants{}
+	}
 	pool := shared.Counted(s)
-	free := pool
-	for i := range s.Workloads {
-		w := &s.Workloads[i]
-		if !Demands(w) {
-			continue
-		}
-		if g.Allocations == nil {
-			g = newGrants(s.Topology)
-		}
-		if w.Overrides.CPUs.Policy > cpus.Exclusive {
-			continue
-		}
-		knob := node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}
-		n, why := Claimed(w)
-		if _, shown := s.Knobs.Now[knob]; why.Code == cpus.Fits && !shown {
-			why.Code = cpus.NoCPUSet
-			own, _ := had.Exclusive(w.ID)
-			if set := own.Intersect(pool); !set.Empty() { // while the knob cannot be read, the workload keeps its CPUs
-				g.Allocations[w.ID] = exclusive(w, set)
-				g.note(w.ID, cpus.Note{By: cpus.ByNode, Policy: cpus.Exclusive, Asked: n, Has: set.Len(), Reason: &cpus.Reason{Code: cpus.CPUSetMissing}})
-				free = free.Minus(set)
-				continue
-			}
-		}
-		if why.Code != cpus.Fits {
-			set, bound := BoundTo(s.Knobs, w, pool)
-			if bound {
-				free = free.Minus(set)
-			}
-			g.note(w.ID, cpus.Note{Policy: cpus.Exclusive, Asked: n, Reason: &why, Bound: bound})
-			continue
-		}
-		asked = append(asked, claim{*w, n, previousCPUs(had, s, w, n)})
+	r := round{
+		Grants: Grants{Held: Held{Allocations: map[node.WorkloadID]cpus.Allocation{}}, Map: pick.Compile(s.Topology)},
+		snap:   s, had: had, pool: pool, least: Keep(keep, pool), counted: countedOn(s),
 	}
-	if g.Allocations == nil {
-		return g
-	}
-	slices.SortFunc(asked, claim.compare)
-	r := round{Grants: g, snap: s, asked: asked, had: had, pool: pool, free: free, least: Keep(keep, pool), counted: countedOn(s)}
-	r.divide(asked)
-	r.share()
+	bound := r.claims()
+	r.start(bound)
+	r.divide()
+	r.share(bound)
 	r.Open = r.free
 	return r.Grants
-}
-
-func newGrants(t node.Topology) Grants {
-	return Grants{Held: Held{Allocations: map[node.WorkloadID]cpus.Allocation{}}, Map: pick.Compile(t)}
 }
 
 // A round holds the input and the result of one call of Decide.
 type round struct {
 	Grants
-	snap       node.Snapshot
-	had        Held
-	asked      []claim     // all claims for own CPUs
-	pool, free unit.CPUSet // pool: the CPUs that are divided; free: those of them that no workload owns
-	least      int         // number of CPUs that stay free
-	counted    int         // number of CPUs that services without own CPUs request
+	snap  node.Snapshot
+	had   Held
+	asked []claim // all claims for own CPUs, in their order
+	// pool are the CPUs that are divided. free are those of them that no workload
+	// owns so far.
+	pool, free unit.CPUSet
+	// ledger says what workloads have so far. Before its turn, a workload with
+	// shared CPUs has what it had in the last tick, or what its scheduler chose.
+	// One that must stay apart from others marks its cores or NUMA nodes.
+	ledger  place.Node
+	least   int // number of CPUs that stay free
+	counted int // number of CPUs that services without own CPUs request
+}
+
+// start starts the ledger. off are the CPUs of the pool that no workload gets.
+func (r *round) start(off unit.CPUSet) {
+	all := maps.Clone(r.Allocations)
+	for i := range r.snap.Workloads {
+		if w := &r.snap.Workloads[i]; Demands(w) && w.Overrides.CPUs.Policy > cpus.Exclusive {
+			if a := r.before(w); a.Policy != 0 {
+				all[w.ID] = a
+			}
+		}
+	}
+	r.restart(off, all)
+	for i := range r.asked {
+		c := &r.asked[i]
+		c.had = c.had.Intersect(r.free).Intersect(c.room)
+		mark := cpus.Allocation{CPUs: c.had, Exclusive: c.work.Overrides.CPUs.Exclusive}
+		if mark.CPUs.Empty() && chosenPolicy(&c.work.Overrides.CPUs) == cpus.Exclusive {
+			mark.CPUs = c.work.Overrides.CPUs.Chosen.CPUs
+		}
+		if mark.Exclusive != cpus.NotExclusive {
+			r.put(c.work.ID, mark)
+		}
+	}
+}
+
+func (r *round) restart(off unit.CPUSet, all map[node.WorkloadID]cpus.Allocation) {
+	r.ledger = place.NewNode(r.Map, r.Map.All().Minus(r.pool).Union(off), 0, all)
+	r.free = r.ledger.Open()
+}
+
+// take removes what a workload has from the ledger.
+func (r *round) take(id node.WorkloadID) {
+	if r.ledger.Has(place.UID(id)) {
+		r.ledger = r.ledger.Without(place.UID(id))
+		r.free = r.ledger.Open()
+	}
+}
+
+// put says in the ledger what a workload has.
+func (r *round) put(id node.WorkloadID, a cpus.Allocation) {
+	r.take(id)
+	r.ledger = r.ledger.With(place.UID(id), a)
+	if a.Policy == cpus.Exclusive {
+		r.free = r.free.Minus(a.CPUs)
+	}
+}
+
+// grant gives CPUs to a workload.
+func (r *round) grant(id node.WorkloadID, a cpus.Allocation, n cpus.Note) {
+	n.Has = a.CPUs.Len()
+	r.Allocations[id] = a
+	r.note(id, n)
+	r.put(id, a)
+}
+
+// roomOf returns the CPUs that the cgroup of a workload could use before Tenon.
+func (r *round) roomOf(w *node.Workload) unit.CPUSet {
+	return RoomBefore(r.snap.Knobs, w.Cgroup, r.Map.All())
 }
 
 // Demands reports whether a workload demands CPUs, own or shared.
@@ -248,25 +270,8 @@ func previousCPUs(had Held, s node.Snapshot, w *node.Workload, n int) unit.CPUSe
 	return set
 }
 
-// compare orders claims. The claim that must be granted first sorts first.
-func (c claim) compare(o claim) int {
-	if c.had.Empty() != o.had.Empty() {
-		if o.had.Empty() {
-			return -1
-		}
-		return 1
-	}
-	if a, b := chosenPolicy(c.work.Overrides.CPUs), chosenPolicy(o.work.Overrides.CPUs); (a == 0) != (b == 0) {
-		return int(b) - int(a)
-	}
-	return cmp.Or(
-		cmp.Compare(o.work.Priority, c.work.Priority),
-		cmp.Compare(slices.Index(node.Classes, c.work.Class), slices.Index(node.Classes, o.work.Class)),
-		strings.Compare(string(c.work.ID), string(o.work.ID)))
-}
-
 // chosenPolicy returns the policy that a scheduler chose, or 0 if none chose.
-func chosenPolicy(o node.CPUOverride) cpus.Policy {
+func chosenPolicy(o *node.CPUOverride) cpus.Policy {
 	if o.Chosen == nil {
 		return 0
 	}
@@ -293,62 +298,9 @@ func countedOn(s node.Snapshot) int {
 	return int((sum + 999) / unit.CPUs(1))
 }
 
-// grant gives some of the free CPUs to a workload. At least r.least CPUs stay
-// free. After a claim that is new or has grown, at least r.counted CPUs must
-// stay free, too. A scheduler's choice is exempt from this.
-func (r *round) grant(c claim) {
-	id, free := c.work.ID, r.openTo(c)
-	had := c.had.Intersect(free)
-	spare := r.free.Len() - r.least
-	give := func(set unit.CPUSet, n cpus.Note) {
-		n.Policy, n.Asked, n.Has = cpus.Exclusive, c.cpus, set.Len()
-		r.Allocations[id] = exclusive(&c.work, set)
-		r.note(id, n)
-		r.free = r.free.Minus(set)
-	}
-	var no *cpus.Reason
-	if chosen := c.work.Overrides.CPUs.Chosen; chosenPolicy(c.work.Overrides.CPUs) != 0 {
-		if no = r.refuse(*chosen, c, had, free, spare); no == nil && (had.Empty() || had == chosen.CPUs) {
-			give(chosen.CPUs, spread(cpus.ByScheduler, r.Map.Judge(chosen.CPUs)))
-			return
-		}
-	}
-	more := spare
-	if c.cpus > had.Len() {
-		more = r.free.Len() - max(r.least, r.counted)
-	}
-	shared, sharers := r.sharedBefore()
-	seats := r.Map.Seats(r.Map.All().Minus(free), 0, append(shared, r.apartFrom(c.work)...))
-	want := requestOf(c.work, c.cpus)
-	if c.cpus <= more {
-		if o, not := r.Map.Resize(seats, want, had); not == cpus.Fits {
-			n := spread(cpus.ByNode, o)
-			n.Choice = choiceOf(c.work, no)
-			give(o.CPUs, n)
-			return
-		}
-	}
-	lacks := r.lacks(c, free, spare, more)
-	if lacks.Code == cpus.Fits {
-		lacks = numbersOf(shortage.Node{Map: r.Map, Seats: seats, Sharers: sharers}, want)
-	}
-	if n := had.Len(); n > 0 && n <= spare { // the larger claim does not fit, so it keeps its CPUs
-		give(had, cpus.Note{By: cpus.ByNode, Reason: &lacks})
-		return
-	}
-	r.note(id, cpus.Note{Policy: cpus.Exclusive, Asked: c.cpus, Reason: &lacks, Choice: no})
-}
-
 // exclusive returns the allocation of own CPUs to a workload.
 func exclusive(w *node.Workload, set unit.CPUSet) cpus.Allocation {
 	return cpus.Allocation{Policy: cpus.Exclusive, CPUs: set, Exclusive: w.Overrides.CPUs.Exclusive}
-}
-
-// requestOf returns the request of a workload for n own CPUs.
-func requestOf(w node.Workload, n int) cpus.Request {
-	r := w.Overrides.CPUs.Request
-	r.Policy, r.CPUs, r.CPU = cpus.Exclusive, n, 0
-	return r
 }
 
 // RoomBefore returns the CPUs in the set all that a cgroup could use before

@@ -329,7 +329,7 @@ func (l *Ledger) add(e *entry) {
 		p.view = nil
 		return
 	}
-	p.view = p.view.addHold(e.hold)
+	p.view = p.view.at(p.view.with(e.hold))
 }
 
 // unlist removes a pod from the lists of the ledger, but not from its node.
@@ -399,9 +399,8 @@ func (p *place) look() *View {
 			holds = append(holds, e.hold)
 		}
 	}
-	slices.SortFunc(holds, func(a, b held) int { return strings.Compare(string(a.uid), string(b.uid)) })
 	slices.SortFunc(open, func(a, b *entry) int { return strings.Compare(string(a.pod.UID), string(b.pod.UID)) })
-	v := viewOf(p.m, p.out, p.report, holds)
+	v := (&View{out: p.out, manager: p.report.Manager}).at(nodeOf(p.m, p.report.Reserved, p.report.Keep, holds))
 	for _, e := range open {
 		v = v.With(e.pod, cpus.Choice{})
 	}

@@ -57,21 +57,49 @@ type Report struct {
 	Refused []UID
 }
 
+// Check returns the reason why a scheduler's choice is not for a request on a
+// machine, or nil. It does not look at what workloads have.
+func Check(m *pick.Map, c *cpus.Choice, r cpus.Request) *cpus.Reason {
+	where := c.CPUs
+	if r.Policy > cpus.Exclusive {
+		where = c.Domain
+	}
+	switch gone := where.Minus(m.All()); {
+	case c.Topology != 0 && c.Topology != m.Hash():
+		return &cpus.Reason{Code: cpus.ChoiceForTopology}
+	case c.Policy != r.Policy:
+		return &cpus.Reason{Code: cpus.ChoiceForPolicy, Policy: c.Policy}
+	case r.Policy != cpus.Pool && c.CPUs.Len() != r.CPUs:
+		return &cpus.Reason{Code: cpus.ChoiceForNumber, CPUs: c.CPUs, Request: r}
+	case where.Empty():
+		return &cpus.Reason{Code: cpus.ChoiceWithoutDomain}
+	case !gone.Empty():
+		return &cpus.Reason{Code: cpus.ChoiceOffline, CPUs: gone}
+	}
+	return nil
+}
+
 // ContractOf makes a contract from an offer.
 func ContractOf(m *pick.Map, r cpus.PodRequest, o pick.Offer) Contract {
 	c := Contract{Choice: cpus.Choice{Topology: m.Hash(), Policy: r.Policy, CPUs: o.CPUs, Domain: o.Domain}}
 	if r.Policy != cpus.Pool && len(r.Containers) > 0 {
-		sizes := make([]int, len(r.Containers))
-		for i, k := range r.Containers {
-			sizes[i] = k.CPUs
-		}
-		c.Containers = make(map[string]unit.CPUSet, len(sizes))
-		for i, set := range m.Cut(o.CPUs, sizes) {
-			c.Containers[r.Containers[i].Name] = set
-		}
+		c.Containers = Divide(m, o.CPUs, r.Containers)
 	}
 	c.Nodes = shares(m, r, o)
 	return c
+}
+
+// Divide divides the CPUs of a pod among its containers.
+func Divide(m *pick.Map, set unit.CPUSet, containers []cpus.ContainerRequest) map[string]unit.CPUSet {
+	sizes := make([]int, len(containers))
+	for i, c := range containers {
+		sizes[i] = c.CPUs
+	}
+	parts := make(map[string]unit.CPUSet, len(sizes))
+	for i, part := range m.Cut(set, sizes) {
+		parts[containers[i].Name] = part
+	}
+	return parts
 }
 
 // shares divides the request among the NUMA nodes, in proportion to the CPUs

@@ -1,47 +1,24 @@
 package place
 
 import (
-	"slices"
-	"strings"
-
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/model/cpus"
-	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A View is the state of one node at one time. It does not change, so many
-// filters can read it at once.
+// A View is the state of one node of a cluster at one time: who has which CPUs,
+// whether the node takes pods now, and how much room it has. It does not change,
+// so many filters can read it at once.
 type View struct {
-	out  cpus.Code // filters read only out and sum
-	sum  pick.Summary
-	m    *pick.Map
-	off  unit.CPUSet
-	keep int
+	out cpus.Code // filters read only out and sum
+	sum pick.Summary
+	Node
 	// manager names the program because of which the node takes no pods.
 	manager string
-	holds   []held // by UID
-	seats   pick.Seats
 }
 
-// A held is a Held that several views can share.
-type held struct {
-	uid  UID
-	hold *cpus.Allocation
-}
-
-func viewOf(m *pick.Map, out cpus.Code, r Report, holds []held) *View {
-	v := &View{m: m, out: out, off: r.Reserved, keep: r.Keep, manager: r.Manager, holds: holds}
-	v.fill()
-	return v
-}
-
-func (v *View) fill() {
-	all := make([]cpus.Allocation, len(v.holds))
-	for i, h := range v.holds {
-		all[i] = *h.hold
-	}
-	v.seats = v.m.Seats(v.off, v.keep, all)
-	v.sum = v.m.Sum(v.seats)
+// at returns the view after a change of its node.
+func (v *View) at(n Node) *View {
+	return &View{out: v.out, sum: n.m.Sum(n.seats), Node: n, manager: v.manager}
 }
 
 // Room returns the reason why the node does not take the demand, or Fits. It
@@ -76,31 +53,7 @@ func (v *View) Without(uids ...UID) *View {
 	if v.m == nil {
 		return v
 	}
-	next := *v
-	next.holds = make([]held, 0, len(v.holds))
-	var freed unit.CPUSet
-	simple := true // the pods own CPUs, and nothing else depends on them
-	for _, h := range v.holds {
-		if !slices.Contains(uids, h.uid) {
-			next.holds = append(next.holds, h)
-			continue
-		}
-		simple = simple && h.hold.Policy == cpus.Exclusive && h.hold.Exclusive == cpus.NotExclusive
-		freed = freed.Union(h.hold.CPUs)
-	}
-	if !simple {
-		next.fill()
-		return &next
-	}
-	freed = freed.Minus(v.off)
-	for _, h := range next.holds {
-		if h.hold.Policy == cpus.Exclusive {
-			freed = freed.Minus(h.hold.CPUs)
-		}
-	}
-	next.seats = v.m.Reopen(v.seats, freed)
-	next.sum = v.m.Sum(next.seats)
-	return &next
+	return v.at(v.Node.Without(uids...))
 }
 
 // With returns the view with one more pod. The pod gets the CPUs of its
@@ -117,33 +70,7 @@ func (v *View) With(p Pod, c cpus.Choice) *View {
 		}
 		c = ContractOf(v.m, p.Request, o).Choice
 	}
-	return v.addHold(heldBy(p, c))
-}
-
-// addHold returns the view with one more hold. This is cheaper than making a
-// view from all holds.
-func (v *View) addHold(h held) *View {
-	next := *v
-	i, _ := slices.BinarySearchFunc(v.holds, h.uid, func(a held, uid UID) int { return strings.Compare(string(a.uid), string(uid)) })
-	next.holds = make([]held, 0, len(v.holds)+1)
-	next.holds = append(append(append(next.holds, v.holds[:i]...), h), v.holds[i:]...)
-	next.seats = v.m.With(v.seats, *h.hold)
-	next.sum = v.m.Sum(next.seats)
-	return &next
-}
-
-// Has reports whether a pod holds CPUs in the view.
-func (v *View) Has(uid UID) bool {
-	return slices.ContainsFunc(v.holds, func(h held) bool { return h.uid == uid })
-}
-
-// Holds lists what the pods hold, by UID.
-func (v *View) Holds() []Held {
-	all := make([]Held, len(v.holds))
-	for i, h := range v.holds {
-		all[i] = Held{h.uid, *h.hold}
-	}
-	return all
+	return v.at(v.with(heldBy(p, c)))
 }
 
 func heldBy(p Pod, c cpus.Choice) held {
@@ -151,20 +78,24 @@ func heldBy(p Pod, c cpus.Choice) held {
 	return held{p.UID, &h}
 }
 
-// Map returns the topology, or nil if it is not known.
-func (v *View) Map() *pick.Map { return v.m }
-
-// Open returns the CPUs that no pod owns.
-func (v *View) Open() unit.CPUSet {
-	if v.m == nil {
-		return unit.CPUSet{}
-	}
-	return v.m.Open(v.seats)
-}
-
 // Stranded returns the number of stranded CPUs: they are free for exclusive
 // use, but no demand of n CPUs within one L3 cache can use them.
 func (v *View) Stranded(n int) int { return v.sum.Stranded(n) }
 
-// Reserved returns the CPUs that no pod of the ledger gets.
-func (v *View) Reserved() unit.CPUSet { return v.off }
+// Explain returns the reason why the request does not fit on the node, with the
+// numbers of the node and the names of the pods that need its CPUs. The code is
+// Fits if the request fits. name returns the name of a pod.
+//
+// Explain is for a reader who looks at one node. A scheduler uses the code that
+// Room returns: its message says how many nodes have the same reason, so the
+// reason must not contain numbers that differ between nodes.
+func (v *View) Explain(r *cpus.PodRequest, name func(UID) string) cpus.Reason {
+	if v.out != cpus.Fits {
+		why := cpus.Reason{Code: v.out}
+		if v.out == cpus.OtherManager && v.manager != "" {
+			why.Others = []string{v.manager}
+		}
+		return why
+	}
+	return v.Node.Explain(r.Request, name)
+}

@@ -1,8 +1,4 @@
-// Package shortage finds out why a node has no room for a request: what the node
-// can give, and which work needs the rest. All numbers come from the functions
-// that decide, so that they cannot contradict the decision. They are for one node
-// and one reader. A scheduler that asks thousands of nodes uses only the code.
-package shortage
+package place
 
 import (
 	"cmp"
@@ -14,57 +10,39 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Node is the state of the CPUs of one node.
-type Node struct {
-	Map   *pick.Map
-	Seats pick.Seats
-	// Sharers are the workloads with seats or pools.
-	Sharers []Sharer
-}
-
-// A Sharer is a workload with seats or a pool.
-type Sharer struct {
-	Name string
-	CPU  unit.MilliCPU
-}
-
-// SharerOf returns the sharer with a hold. It returns false if the workload
-// shares no CPUs.
-func SharerOf(name string, h cpus.Allocation) (Sharer, bool) {
-	return Sharer{Name: name, CPU: h.CPU}, h.Policy > cpus.Exclusive
-}
-
-// Reason returns why a request does not fit, with the numbers behind it. The code
-// is Fits if it fits.
-func (n Node) Reason(c cpus.Request) cpus.Reason {
-	u := n.Map.Sum(n.Seats)
+// Explain returns why a request does not fit, with the numbers of the node and
+// the names of the workloads that need its CPUs. The code is Fits if it fits. name
+// returns the name of a workload. All numbers come from the functions that decide,
+// so that they cannot contradict the decision.
+func (n *Node) Explain(c cpus.Request, name func(UID) string) cpus.Reason {
+	u := n.m.Sum(n.seats)
 	r := cpus.Reason{Code: u.Room(&c)}
 	switch {
 	case r.Code == cpus.Fits || r.Code == cpus.NoDemand:
 		return r
 	case c.Policy == cpus.Exclusive:
-		n.exclusive(&r, &u, c)
+		n.exclusive(&r, &u, c, name)
 	default:
-		n.shared(&r, &u, c)
+		n.shared(&r, &u, c, name)
 	}
 	r.Request = c
 	return r
 }
 
 // exclusive adds the numbers for a request for exclusive CPUs.
-func (n Node) exclusive(r *cpus.Reason, u *pick.Summary, c cpus.Request) {
+func (n *Node) exclusive(r *cpus.Reason, u *pick.Summary, c cpus.Request, name func(UID) string) {
 	if r.Code == cpus.NotWhole {
-		r.Sizes = sizes(n.Map)
+		r.Sizes = sizes(n.m)
 		return
 	}
-	open := n.Map.Open(n.Seats)
+	open := n.Open()
 	r.Given, r.Open = given(u, c), open.Len()
 	if c.Bind == cpus.OnlyWhole || c.Bind == cpus.OnlySpread {
-		r.Cores = onCores(n.Map, open, c.Bind == cpus.OnlyWhole)
+		r.Cores = onCores(n.m, open, c.Bind == cpus.OnlyWhole)
 	}
 	r.Stay = r.Open - given(u, cpus.Request{Policy: cpus.Exclusive, CPUs: r.Open + 1})
-	if r.Stay > n.Seats.Keep() {
-		n.name(r)
+	if r.Stay > n.seats.Keep() {
+		n.name(r, name)
 	}
 }
 
@@ -79,15 +57,15 @@ func given(u *pick.Summary, c cpus.Request) int {
 }
 
 // shared adds the numbers for a request for shared CPUs or a pool.
-func (n Node) shared(r *cpus.Reason, u *pick.Summary, c cpus.Request) {
-	open := n.Map.Open(n.Seats)
+func (n *Node) shared(r *cpus.Reason, u *pick.Summary, c cpus.Request, name func(UID) string) {
+	open := n.Open()
 	r.Open = open.Len()
 	if r.Code == cpus.SharedRequested || r.Code == cpus.PoolRequested {
 		r.CPU = left(u, c)
-		n.name(r)
+		n.name(r, name)
 		return
 	}
-	for _, set := range n.Map.Pools(c.Within) {
+	for _, set := range n.m.Pools(c.Within) {
 		r.Given = max(r.Given, set.Intersect(open).Len())
 	}
 }
@@ -110,17 +88,26 @@ func left(u *pick.Summary, c cpus.Request) unit.MilliCPU {
 	return least
 }
 
-// mostNames is the number of sharers that a reason names.
+// mostNames is the number of workloads that a reason names.
 const mostNames = 3
 
 // name adds the workloads with shared CPUs or pools, the largest request first.
-func (n Node) name(r *cpus.Reason) {
-	all := slices.Clone(n.Sharers)
-	slices.SortFunc(all, func(a, b Sharer) int {
-		return cmp.Or(cmp.Compare(b.CPU, a.CPU), strings.Compare(a.Name, b.Name))
+func (n *Node) name(r *cpus.Reason, name func(UID) string) {
+	type sharer struct {
+		name string
+		cpu  unit.MilliCPU
+	}
+	var all []sharer
+	for _, h := range n.holds {
+		if h.hold.Policy > cpus.Exclusive {
+			all = append(all, sharer{name(h.uid), h.hold.CPU})
+		}
+	}
+	slices.SortFunc(all, func(a, b sharer) int {
+		return cmp.Or(cmp.Compare(b.cpu, a.cpu), strings.Compare(a.name, b.name))
 	})
 	for _, s := range all {
-		r.Others, r.Shared = append(r.Others, s.Name), r.Shared+s.CPU
+		r.Others, r.Shared = append(r.Others, s.name), r.Shared+s.cpu
 	}
 	if n := len(r.Others); n > mostNames {
 		r.Others, r.OthersMore = r.Others[:mostNames-1], n-mostNames+1

@@ -1,6 +1,7 @@
-package shortage
+package place
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -8,21 +9,8 @@ import (
 
 	"tenon.sh/tenon/internal/decide/cpus/pick"
 	"tenon.sh/tenon/internal/model/cpus"
-	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
-
-// machine returns a topology of nodes × caches × cores × threads.
-func machine(nodes, caches, cores, threads int) *pick.Map {
-	var t node.Topology
-	for c := range nodes * caches * cores * threads {
-		l3 := c / threads / cores
-		t.CPUs = append(t.CPUs, node.LogicalCPU{
-			ID: unit.CPU(c), Core: node.CoreID(c / threads), L3: node.CacheID(l3), NUMA: node.NUMANode(l3 / caches), Socket: node.SocketID(l3 / caches),
-		})
-	}
-	return pick.Compile(t)
-}
 
 func set(t *testing.T, list string) unit.CPUSet {
 	t.Helper()
@@ -40,30 +28,25 @@ type work struct {
 	request          unit.MilliCPU
 }
 
-func nodeOf(t *testing.T, m *pick.Map, keep int, all ...work) Node {
+func made(t *testing.T, m *pick.Map, keep int, all ...work) Node {
 	t.Helper()
-	n := Node{Map: m}
-	var holds []cpus.Allocation
+	holds := map[UID]cpus.Allocation{}
 	for _, w := range all {
-		h := cpus.Allocation{Policy: w.grade, CPUs: set(t, w.cpus), Domain: set(t, w.home), CPU: w.request}
-		holds = append(holds, h)
-		if s, shares := SharerOf(w.name, h); shares {
-			n.Sharers = append(n.Sharers, s)
-		}
+		holds[UID(w.name)] = cpus.Allocation{Policy: w.grade, CPUs: set(t, w.cpus), Domain: set(t, w.home), CPU: w.request}
 	}
-	n.Seats = m.Seats(unit.CPUSet{}, keep, holds)
-	return n
+	return NewNode(m, unit.CPUSet{}, keep, holds)
 }
 
 // TestEachReasonHasTheNumbersOfTheNode checks the words for each reason: they
 // name the kind of the claim, what is asked, what the node can give, and which
 // work needs the rest.
 func TestEachReasonHasTheNumbersOfTheNode(t *testing.T) {
-	eight, four := machine(1, 2, 2, 2), machine(2, 1, 2, 2) // two L3 caches, or two NUMA nodes, of four CPUs
+	eight, four := pick.Compile(machine(1, 2, 2, 2)), pick.Compile(machine(2, 1, 2, 2)) // two L3 caches, or two NUMA nodes, of four CPUs
+	name := func(uid UID) string { return string(uid) }
 	own := func(set string) work { return work{"db", set, "", cpus.Exclusive, 0} }
 	web := work{"shop/web", "4-5", "0-7", cpus.Shared, 1500}
 	burst := work{"shop/burst", "0-7", "0-7", cpus.Pool, 4000}
-	for name, c := range map[string]struct {
+	for what, c := range map[string]struct {
 		m     *pick.Map
 		keep  int
 		works []work
@@ -111,22 +94,24 @@ func TestEachReasonHasTheNumbersOfTheNode(t *testing.T) {
 		"nothing is demanded": {eight, 0, nil, cpus.Request{Policy: cpus.Exclusive}, cpus.NoDemand, "the demand is for no CPU"},
 		"it fits":             {eight, 0, nil, cpus.Request{Policy: cpus.Exclusive, CPUs: 8}, cpus.Fits, ""},
 	} {
-		n := nodeOf(t, c.m, c.keep, c.works...)
-		why := n.Reason(c.claim)
+		n := made(t, c.m, c.keep, c.works...)
+		why := n.Explain(c.claim, name)
 		if got := why.Full(); why.Code != c.why || got != c.want {
-			t.Errorf("%s: %q\n got %q\nwant %q", name, why.Code, got, c.want)
+			t.Errorf("%s: %q\n got %q\nwant %q", what, why.Code, got, c.want)
 		}
 	}
 }
 
 func TestManySharersAreCounted(t *testing.T) {
-	n := Node{Sharers: []Sharer{{"c", 100}, {"a", 300}, {"d", 100}, {"b", 200}}}
+	name := func(uid UID) string { return string(uid) }
+	m := pick.Compile(machine(1, 1, 2, 1))
+	n := made(t, m, 0, work{"c", "", "", cpus.Pool, 100}, work{"a", "", "", cpus.Pool, 300}, work{"d", "", "", cpus.Pool, 100}, work{"b", "", "", cpus.Pool, 200})
 	var r cpus.Reason
-	if n.name(&r); !slices.Equal(r.Others, []string{"a", "b"}) || r.OthersMore != 2 || r.Shared != 700 {
+	if n.name(&r, name); !slices.Equal(r.Others, []string{"a", "b"}) || r.OthersMore != 2 || r.Shared != 700 {
 		t.Errorf("%+v", r)
 	}
-	r, n.Sharers = cpus.Reason{}, n.Sharers[:3]
-	if n.name(&r); !slices.Equal(r.Others, []string{"a", "c", "d"}) || r.OthersMore != 0 {
+	r, n = cpus.Reason{}, n.Without("b")
+	if n.name(&r, name); !slices.Equal(r.Others, []string{"a", "c", "d"}) || r.OthersMore != 0 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -138,9 +123,9 @@ func TestTheNumbersAreTrue(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(51, 52))
 	seen := map[cpus.Code]int{}
 	for range 3000 {
-		m := machine(1+rnd.IntN(2), 1+rnd.IntN(2), 1+rnd.IntN(3), 1+rnd.IntN(2))
-		n := Node{Map: m}
-		s := m.Seats(unit.CPUSet{}, rnd.IntN(3), nil)
+		m := pick.Compile(machine(1+rnd.IntN(2), 1+rnd.IntN(2), 1+rnd.IntN(3), 1+rnd.IntN(2)))
+		n := NewNode[UID](m, unit.CPUSet{}, rnd.IntN(3), nil)
+		sharers := 0
 		claim := func() cpus.Request {
 			c := cpus.Request{
 				Policy: cpus.Policy(1 + rnd.IntN(3)), CPUs: 1 + rnd.IntN(m.Len()), Within: []cpus.Level{cpus.Machine, cpus.NUMA}[rnd.IntN(2)],
@@ -151,20 +136,18 @@ func TestTheNumbersAreTrue(t *testing.T) {
 			}
 			return c
 		}
-		for range rnd.IntN(4) {
+		for i := range rnd.IntN(4) {
 			c := claim()
-			if o, why := m.Fit(s, c); why == cpus.Fits {
-				h := o.Allocation(c)
-				s = m.With(s, h)
-				if sharer, shares := SharerOf("w", h); shares {
-					n.Sharers = append(n.Sharers, sharer)
+			if o, why := n.Resize(c, unit.CPUSet{}); why == cpus.Fits {
+				n = n.With(UID(fmt.Sprint(i)), o.Allocation(c))
+				if c.Policy != cpus.Exclusive {
+					sharers++
 				}
 			}
 		}
-		n.Seats = s
 		c := claim()
-		why := n.Reason(c)
-		_, fit := m.Fit(s, c)
+		why := n.Explain(c, func(uid UID) string { return string(uid) })
+		_, fit := n.Resize(c, unit.CPUSet{})
 		if why.Code != fit {
 			t.Fatalf("%+v: %v, and the choice says %v", c, why.Code, fit)
 		}
@@ -176,7 +159,7 @@ func TestTheNumbersAreTrue(t *testing.T) {
 		if text := why.Full(); !strings.HasPrefix(text, "no room for "+kind+": ") || !strings.HasPrefix(why.Code.Text(), "no room for "+kind+": ") {
 			t.Fatalf("%+v: %q", c, text)
 		}
-		u := m.Sum(s)
+		u := m.Sum(n.seats)
 		if c.Policy == cpus.Exclusive && why.Code != cpus.NotWhole {
 			for less := c; less.CPUs > why.Given; less.CPUs-- {
 				if u.Room(&less) == cpus.Fits {
@@ -192,8 +175,8 @@ func TestTheNumbersAreTrue(t *testing.T) {
 		if why.Code == cpus.SharedRequested || why.Code == cpus.PoolRequested {
 			some, more := c, c
 			some.CPU, more.CPU = why.CPU, why.CPU+1
-			if why.CPU > 0 && u.Room(&some) != cpus.Fits || u.Room(&more) == cpus.Fits || len(n.Sharers) == 0 {
-				t.Fatalf("%+v: %+v with %d sharers", c, why, len(n.Sharers))
+			if why.CPU > 0 && u.Room(&some) != cpus.Fits || u.Room(&more) == cpus.Fits || sharers == 0 {
+				t.Fatalf("%+v: %+v with %d sharers", c, why, sharers)
 			}
 		}
 	}
