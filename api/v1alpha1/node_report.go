@@ -230,14 +230,10 @@ type CPUs struct {
 	// Manager is another program that writes the CPUs of pods on this node, such
 	// as the static policy of the kubelet. Empty: there is none.
 	Manager string `json:"manager,omitempty"`
-	// Held lists the pods that hold CPUs, with these CPUs.
+	// Pods lists the pods that ask for CPUs, with those that they have.
 	// +listType=map
 	// +listMapKey=uid
-	Held []HeldCPUs `json:"held,omitempty"`
-	// Refused lists the pods that demand CPUs and have none, with the reason.
-	// +listType=map
-	// +listMapKey=uid
-	Refused []RefusedCPUs `json:"refused,omitempty"`
+	Pods []PodCPUs `json:"pods,omitempty"`
 }
 
 // Cache is an L3 cache, or the part of it that is in one NUMA node.
@@ -251,13 +247,16 @@ type Cache struct {
 	CPUs string `json:"cpus"`
 }
 
-// HeldCPUs are the CPUs that one pod holds.
-type HeldCPUs struct {
+// PodCPUs says which CPUs a pod has, or why it has none.
+type PodCPUs struct {
 	UID string `json:"uid"`
+	// Pod is the name of the pod, with its namespace: shop/db.
+	Pod string `json:"pod,omitempty"`
 	// Policy is exclusive, shared or pool (docs/scheduling.md).
-	Policy string `json:"policy"`
+	Policy string `json:"policy,omitempty"`
 	// CPUs are the pod's exclusive or shared CPUs, or the present CPUs of its pool.
-	CPUs string `json:"cpus"`
+	// Empty: the pod asks for CPUs and has none.
+	CPUs string `json:"cpus,omitempty"`
 	// Domain is set for shared CPUs and pools: the CPUs of the cache, NUMA node,
 	// socket or machine in which the pod shares CPUs with others.
 	Domain string `json:"domain,omitempty"`
@@ -270,14 +269,24 @@ type HeldCPUs struct {
 	ExclusivePolicy string `json:"exclusivePolicy,omitempty"`
 	// By is the component that chose the CPUs: scheduler or node.
 	By string `json:"by,omitempty"`
-	// Code is a word that says why the node chose the CPUs and not the scheduler,
-	// or why the pod keeps fewer CPUs than it asks for. Empty: the pod has what its
+	// Code is a word that says why the pod has no CPUs, or fewer than it asks for,
+	// or why the node chose them and not the scheduler. Empty: the pod has what its
 	// scheduler chose. Why says the same for a reader, and Numbers has the numbers.
-	// After a code that begins with Choice, and after NoChoice and DomainLost, Why
-	// is a clause; after all others, its subject is the pod: keeps its 2 CPUs.
+	// If the pod has CPUs and the code begins with Choice, or is NoChoice or
+	// DomainLost, Why is a clause; else its subject is the pod: keeps its 2 CPUs.
 	Code    string      `json:"code,omitempty"`
 	Why     string      `json:"why,omitempty"`
 	Numbers *CPUNumbers `json:"numbers,omitempty"`
+}
+
+// Pod returns the pod with a UID, or nil if the report lacks it.
+func (c *CPUs) Pod(uid string) *PodCPUs {
+	for i := range c.Pods {
+		if c.Pods[i].UID == uid {
+			return &c.Pods[i]
+		}
+	}
+	return nil
 }
 
 // CPUNumbers are the numbers behind a reason.
@@ -293,16 +302,4 @@ type CPUNumbers struct {
 	// Others are workloads that have what the pod asks for. Not all may be named.
 	// +listType=atomic
 	Others []string `json:"others,omitempty"`
-}
-
-// RefusedCPUs is a pod that demands CPUs and has none.
-type RefusedCPUs struct {
-	UID string `json:"uid"`
-	// Pod is the name of the pod, with its namespace: shop/db.
-	Pod string `json:"pod,omitempty"`
-	// Code is a word that says why the pod has no CPUs. Why says the same for a
-	// reader; its subject is the pod: requests 2 CPUs of its own, has none ...
-	Code    string      `json:"code,omitempty"`
-	Why     string      `json:"why"`
-	Numbers *CPUNumbers `json:"numbers,omitempty"`
 }

@@ -27,7 +27,7 @@ const (
 	reports = `{"kind": "NodeReportList", "apiVersion": "tenon.sh/v1alpha1", "items": [{"metadata": {"name": "node-1"}, "status": {"reported": "2026-03-01T11:59:56.000000Z",
 		"batch": {"cpu": {"amount": "7200m", "policy": "usage", "formula": "7200m", "terms": [{"name": "capacity", "amount": "7200m", "text": "45% of 16000m"}]}},
 		"published": {"cpu": "7200m", "reason": "as the agent reports"},
-		"cpus": {"caches": [{"socket": 0, "numa": 0, "l3": 0, "cpus": "0-15"}], "keep": 1, "held": [{"uid": "u1", "policy": "exclusive", "cpus": "0-3", "by": "scheduler"}]}}}]}`
+		"cpus": {"caches": [{"socket": 0, "numa": 0, "l3": 0, "cpus": "0-15"}], "keep": 1, "pods": [{"uid": "u1", "policy": "exclusive", "cpus": "0-3", "by": "scheduler"}]}}}]}`
 	pods = `{"kind": "PodList", "apiVersion": "v1", "items": [
 		{"metadata": {"name": "db", "namespace": "default", "uid": "u1", "annotations": {"cpuset-scheduler": "true"}}, "spec": {"nodeName": "node-1", "containers": [{"name": "c", "resources": {"limits": {"cpu": "4"}}}]}},
 		{"metadata": {"name": "db", "namespace": "shop", "uid": "u2", "annotations": {"cpuset-scheduler": "true"}}, "spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "14"}}}]}}]}`
@@ -242,7 +242,7 @@ func TestDoctorAsksTheProfilesToo(t *testing.T) {
 }
 
 func TestDoctorAndTopSayWhichPodsHaveNoCPUs(t *testing.T) {
-	refused := strings.Replace(reports, `"keep": 1`, `"keep": 1, "refused": [{"uid": "u1", "pod": "default/db", "why": "requests 4 CPUs of its own and is treated as LS: none is open"}]`, 1)
+	refused := strings.Replace(reports, `{"uid": "u1", "policy": "exclusive", "cpus": "0-3", "by": "scheduler"}`, `{"uid": "u1", "pod": "default/db", "why": "requests 4 CPUs of its own and is treated as LS: none is open"}`, 1)
 	paths := with(installed, "/apis/tenon.sh/v1alpha1/nodereports", refused)
 	const why = " asks for CPUs and has none: it requests 4 CPUs of its own and is treated as LS: none is open\n"
 	if out, err := kubectl(t, paths, "doctor"); !errors.Is(err, errUnhealthy) || !strings.Contains(out, "\nProblems\n  node-1: default/db"+why) {

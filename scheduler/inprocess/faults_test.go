@@ -170,14 +170,9 @@ func (b *bed) agents() {
 			b.mu.Unlock()
 			g := decide(had[name], at[name], reserved)
 			had[name] = g.Held
-			r := place.Report{Topology: sixteenCPUs, Keep: 1, Reserved: reserved}
-			for id, h := range g.Allocations {
-				r.Held = append(r.Held, place.Held{UID: place.UID(id), Hold: h})
-			}
+			r := place.Report{Topology: sixteenCPUs, Keep: 1, Reserved: reserved, Pods: map[place.UID]cpus.Allocation{}}
 			for id := range g.Notes {
-				if g.Refused(id) {
-					r.Refused = append(r.Refused, place.UID(id))
-				}
+				r.Pods[place.UID(id)] = g.Allocations[id]
 			}
 			report := reportOf(name, sequence[name]+2, r)
 			if text, _ := json.Marshal(report.Status.CPUs); string(text) != last[name] {
@@ -251,11 +246,11 @@ func (b *bed) compareReports(pods []*corev1.Pod) error {
 	defer b.mu.Unlock()
 	for _, name := range b.names {
 		held, all := map[place.UID]unit.CPUSet{}, unit.CPUSet{}
-		for _, h := range b.said[name].Held {
-			if !h.Hold.CPUs.Intersect(all).Empty() {
-				return fmt.Errorf("%s reports a CPU of two pods: %+v", name, b.said[name].Held)
+		for uid, a := range b.said[name].Pods {
+			if !a.CPUs.Intersect(all).Empty() {
+				return fmt.Errorf("%s reports a CPU of two pods: %+v", name, b.said[name].Pods)
 			}
-			all, held[h.UID] = all.Union(h.Hold.CPUs), h.Hold.CPUs
+			all, held[uid] = all.Union(a.CPUs), a.CPUs
 		}
 		if requestedCPUs(pods, name) > 15 { // two schedulers at once gave the node too many pods, so it refuses some
 			continue

@@ -2,7 +2,6 @@ package inprocess_test
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,12 +21,7 @@ func TestAPodThatItsNodeRefusesKeepsNobodyOut(t *testing.T) {
 	held := func(uid string) unit.CPUSet {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		for _, h := range b.said["n0"].Held {
-			if string(h.UID) == uid {
-				return h.Hold.CPUs
-			}
-		}
-		return unit.CPUSet{}
+		return b.said["n0"].Pods[place.UID(uid)].CPUs
 	}
 	own := string(b.pods("own", 0, 1)[0].UID)
 	b.settles()
@@ -36,7 +30,7 @@ func TestAPodThatItsNodeRefusesKeepsNobodyOut(t *testing.T) {
 	eventually(t, func() error {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if r := b.said["n0"]; !slices.Equal(r.Refused, []place.UID{place.UID(own)}) {
+		if r := b.said["n0"]; !isRefused(r, own) {
 			return fmt.Errorf("the node reports %+v", r)
 		}
 		return nil
@@ -76,4 +70,10 @@ func (b *bed) reserve(name string, cpus unit.CPUSet) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.reserved[name] = cpus
+}
+
+// isRefused reports whether a node lists a pod and gave it no CPUs.
+func isRefused(r place.Report, uid string) bool {
+	a, listed := r.Pods[place.UID(uid)]
+	return listed && a.CPUs.Empty()
 }

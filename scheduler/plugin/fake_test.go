@@ -22,6 +22,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/cpureport"
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/decide/cpus/place"
+	"tenon.sh/tenon/internal/model/cpus"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -120,16 +121,20 @@ func (p podInfo) GetPod() *corev1.Pod { return p.pod }
 // machine returns the report of a node with these numbers of caches, and of
 // cores in each cache. Each core has two threads, whose numbers differ by half
 // the number of CPUs.
-func machine(name string, sequence int64, caches, cores int, held ...place.Held) *v1alpha1.NodeReport {
+func machine(name string, sequence int64, caches, cores int, held ...map[place.UID]cpus.Allocation) *v1alpha1.NodeReport {
 	var t node.Topology
 	n := caches * cores
 	for c := range 2 * n {
 		core := c % n
 		t.CPUs = append(t.CPUs, node.LogicalCPU{ID: unit.CPU(c), Core: node.CoreID(core), L3: node.CacheID(core / cores)})
 	}
+	r := place.Report{Topology: t, Keep: 1}
+	if len(held) > 0 {
+		r.Pods = held[0]
+	}
 	return &v1alpha1.NodeReport{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Status:     v1alpha1.NodeReportStatus{Run: "run", Sequence: sequence, CPUs: cpureport.Convert(place.Report{Topology: t, Keep: 1, Held: held})},
+		Status:     v1alpha1.NodeReportStatus{Run: "run", Sequence: sequence, CPUs: cpureport.Convert(r)},
 	}
 }
 

@@ -49,10 +49,10 @@ func TestADeferredResizeChangesNoCPUs(t *testing.T) {
 			p := b.run(pinned("a", 4, 100), "n")
 			b.run(pinned("b", 4, 100), "n")
 			b.keeper.podDeleted(plain("b")) // the lowest CPUs that are open now lie behind those of a
-			var held []place.Held
+			var held map[place.UID]cpus.Allocation
 			if reported {
 				held = b.keeper.view("n").Holds()
-				b.keeper.reportChanged(machine("n", 2, 2, 4, held...))
+				b.keeper.reportChanged(machine("n", 2, 2, 4, held))
 			}
 			was := b.holds("n")
 			waits := resized(p, x.request, x.limit)
@@ -62,7 +62,7 @@ func TestADeferredResizeChangesNoCPUs(t *testing.T) {
 			}
 			again := newBench(t)
 			again.keeper.podChanged(nil, waits)
-			again.keeper.reportChanged(machine("n", 9, 2, 4, held...))
+			again.keeper.reportChanged(machine("n", 9, 2, 4, held))
 			if got := again.holds("n"); got != was {
 				t.Errorf("%s, reported %v: after a restart, the node holds\n%s\nwant\n%s", name, reported, got, was)
 			}
@@ -83,14 +83,14 @@ func TestCPUsThatTheNodeStillHoldsAreNotFree(t *testing.T) {
 	b := newBench(t, machine("n", 1, 1, 4))
 	p := b.run(pinned("a", 4, 100), "n")
 	held := b.keeper.view("n").Holds()
-	b.keeper.reportChanged(machine("n", 2, 1, 4, held...))
+	b.keeper.reportChanged(machine("n", 2, 1, 4, held))
 	if _, why := b.tryNode(pinned("waiting", 6, 100), "n"); why == "" {
 		t.Fatal("it fits")
 	}
 	shares := p.DeepCopy()
 	delete(shares.Annotations, kube.AnnotationCPUSetScheduler)
 	b.keeper.podChanged(p, shares)
-	again := newBench(t, machine("n", 2, 1, 4, held...))
+	again := newBench(t, machine("n", 2, 1, 4, held))
 	again.keeper.podChanged(nil, shares)
 	if got, restarted := b.open("n"), again.open("n"); got != 4 || restarted != 4 {
 		t.Errorf("%d CPUs are open, and %d for a new scheduler, while the node still binds the pod to the other 4", got, restarted)
@@ -151,7 +151,7 @@ func mirror(uid string) *corev1.Pod {
 
 // withStaticPod returns the report of node n with the static pod of mirror.
 func withStaticPod(sequence int64) *v1alpha1.NodeReport {
-	return machine("n", sequence, 2, 4, place.Held{UID: "8f3e", Hold: cpus.Allocation{Policy: cpus.Exclusive, CPUs: unit.CPUSetOf(0, 1, 2, 8, 9, 10)}})
+	return machine("n", sequence, 2, 4, map[place.UID]cpus.Allocation{"8f3e": {Policy: cpus.Exclusive, CPUs: unit.CPUSetOf(0, 1, 2, 8, 9, 10)}})
 }
 
 // TestAStaticPodHoldsItsCPUsOnce follows a static pod of six CPUs on a node of

@@ -178,8 +178,8 @@ func TestAGroupPreemptionSparesPodsBesideWhichItHasRoom(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				r := machine("n", 2, 1, 8, place.Held{UID: "other", Hold: cpus.Allocation{Policy: cpus.Exclusive, CPUs: set}})
-				r.Status.CPUs.Reserved, r.Status.CPUs.Refused = "0-3,8-11", []v1alpha1.RefusedCPUs{{UID: "refused", Why: "too few CPUs"}}
+				r := machine("n", 2, 1, 8, map[place.UID]cpus.Allocation{"other": {Policy: cpus.Exclusive, CPUs: set}})
+				r.Status.CPUs.Reserved, r.Status.CPUs.Pods = "0-3,8-11", append(r.Status.CPUs.Pods, v1alpha1.PodCPUs{UID: "refused", Why: "too few CPUs"})
 				b.keeper.reportChanged(r)
 			}, "refused",
 		},

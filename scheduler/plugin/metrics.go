@@ -22,17 +22,16 @@ type counts struct {
 // (before). The caller holds k.mu.
 func (k *keeper) movedPods(r place.Report, before map[place.UID]bool) map[place.UID]bool {
 	var now map[place.UID]bool
-	for i := range r.Held {
-		h := &r.Held[i]
-		c, _, known := k.ledger.Contract(h.UID)
-		if !known || h.Hold.Policy != cpus.Exclusive || c.CPUs.Empty() || c.CPUs == h.Hold.CPUs {
+	for uid, a := range r.Pods {
+		c, _, known := k.ledger.Contract(uid)
+		if !known || a.Policy != cpus.Exclusive || a.CPUs.Empty() || c.CPUs.Empty() || c.CPUs == a.CPUs {
 			continue
 		}
 		if now == nil {
 			now = map[place.UID]bool{}
 		}
-		now[h.UID] = true
-		if !before[h.UID] {
+		now[uid] = true
+		if !before[uid] {
 			k.counts.moved++
 		}
 	}

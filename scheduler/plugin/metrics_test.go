@@ -29,7 +29,7 @@ func TestTheMetricsSayWhatIsOwnedStrandedAndRefused(t *testing.T) {
 			other = other.With(c)
 		}
 	}
-	b.keeper.reportChanged(machine("n", 2, 2, 4, place.Held{UID: place.UID(moved.UID), Hold: cpus.Allocation{Policy: cpus.Exclusive, CPUs: other}}))
+	b.keeper.reportChanged(machine("n", 2, 2, 4, map[place.UID]cpus.Allocation{place.UID(moved.UID): {Policy: cpus.Exclusive, CPUs: other}}))
 	keepers.Lock()
 	before := keepers.of
 	keepers.of = map[informers.SharedInformerFactory]*keeper{b.handle.factory: b.keeper}

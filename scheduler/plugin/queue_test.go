@@ -238,7 +238,7 @@ func TestANodeThatFillsAfterPreFilterFailsReserve(t *testing.T) {
 	if _, status := b.PreFilter(t.Context(), s, p, []fwk.NodeInfo{named("n"), named("m")}); !status.IsSkip() {
 		t.Fatalf("all nodes have room: %v", status)
 	}
-	owner := place.Held{UID: "owner", Hold: cpus.Allocation{Policy: cpus.Exclusive, CPUs: unit.CPUSetOf(0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13)}}
+	owner := map[place.UID]cpus.Allocation{"owner": {Policy: cpus.Exclusive, CPUs: unit.CPUSetOf(0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13)}}
 	b.keeper.reportChanged(machine("n", 2, 2, 4, owner))
 	if status := b.Reserve(t.Context(), s, p, "n"); status.Code() != fwk.Error {
 		t.Errorf("Reserve on a full node: %v, want an error", status)

@@ -18,7 +18,7 @@ func refusing(sequence int64, reserved string, pods ...string) *v1alpha1.NodeRep
 	r := machine("n", sequence, 1, 1)
 	r.Status.CPUs.Reserved = reserved
 	for _, uid := range pods {
-		r.Status.CPUs.Refused = append(r.Status.CPUs.Refused, v1alpha1.RefusedCPUs{UID: uid, Why: "too few CPUs"})
+		r.Status.CPUs.Pods = append(r.Status.CPUs.Pods, v1alpha1.PodCPUs{UID: uid, Why: "too few CPUs"})
 	}
 	return r
 }
@@ -30,7 +30,7 @@ func TestAPodThatItsNodeRefusesHoldsNoCPUs(t *testing.T) {
 	b := newBench(t, machine("n", 1, 1, 1))
 	own := b.run(pinned("own", 1, 100), "n")
 	held := b.keeper.view("n").Holds()
-	b.keeper.reportChanged(machine("n", 2, 1, 1, held...))
+	b.keeper.reportChanged(machine("n", 2, 1, 1, held))
 	b.keeper.reportChanged(refusing(3, "0"))
 	seats := pinned("seats", 1, 50)
 	if _, why := b.tryNode(seats, "n"); why != "no room for seats: too few CPUs are open" {
@@ -58,7 +58,7 @@ func TestAPodThatItsNodeRefusesHoldsNoCPUs(t *testing.T) {
 		}
 	}
 	b.keeper.podDeleted(seats)
-	b.keeper.reportChanged(machine("n", 5, 1, 1, held...))
+	b.keeper.reportChanged(machine("n", 5, 1, 1, held))
 	if got := b.holds("n"); got != fmt.Sprint(held) {
 		t.Errorf("the node has the pod again: %s\nwant %v", got, held)
 	}
@@ -108,8 +108,8 @@ func TestAPreemptionSparesAPodThatItsNodeRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := machine("n", 2, 1, 8, place.Held{UID: "other", Hold: cpus.Allocation{Policy: cpus.Exclusive, CPUs: set}})
-	r.Status.CPUs.Reserved, r.Status.CPUs.Refused = "0-3,8-11", []v1alpha1.RefusedCPUs{{UID: "refused", Why: "too few CPUs"}}
+	r := machine("n", 2, 1, 8, map[place.UID]cpus.Allocation{"other": {Policy: cpus.Exclusive, CPUs: set}})
+	r.Status.CPUs.Reserved, r.Status.CPUs.Pods = "0-3,8-11", append(r.Status.CPUs.Pods, v1alpha1.PodCPUs{UID: "refused", Why: "too few CPUs"})
 	b.keeper.reportChanged(r)
 	p, s := pinned("new", 4, 100), newState()
 	if _, status := b.PreFilter(t.Context(), s, p, nil); !status.IsSuccess() {

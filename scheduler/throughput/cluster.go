@@ -42,7 +42,7 @@ func cluster(nodes, bound int) contents {
 			ID: unit.CPU(i), Core: node.CoreID(core), L3: node.CacheID(core / cores), NUMA: node.NUMANode(socket), Socket: node.SocketID(socket),
 		})
 	}
-	held := make([][]place.Held, nodes)
+	held := make([]map[place.UID]cpus.Allocation, nodes)
 	for i := range bound {
 		at := i % nodes
 		p := podOf(fmt.Sprintf("bound-%d", i), i/nodes%3 == 0)
@@ -51,7 +51,10 @@ func cluster(nodes, bound int) contents {
 			p.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("2")
 			p.Spec.Containers[0].Resources.Limits[corev1.ResourceCPU] = resource.MustParse("2")
 			k := len(held[at])
-			held[at] = append(held[at], place.Held{UID: place.UID(p.UID), Hold: cpus.Allocation{Policy: cpus.Exclusive, CPUs: unit.CPUSetOf(t.CPUs[2*k].ID, t.CPUs[2*k+1].ID)}})
+			if held[at] == nil {
+				held[at] = map[place.UID]cpus.Allocation{}
+			}
+			held[at][place.UID(p.UID)] = cpus.Allocation{Policy: cpus.Exclusive, CPUs: unit.CPUSetOf(t.CPUs[2*k].ID, t.CPUs[2*k+1].ID)}
 		}
 		c.pods = append(c.pods, p)
 	}
@@ -67,7 +70,7 @@ func cluster(nodes, bound int) contents {
 		c.reports = append(c.reports, v1alpha1.NodeReport{
 			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeReport"},
 			ObjectMeta: metav1.ObjectMeta{Name: nodeName(i), ResourceVersion: "1"},
-			Status:     v1alpha1.NodeReportStatus{Run: "run", Sequence: 1, CPUs: cpureport.Convert(place.Report{Topology: t, Keep: 1, Held: held[i]})},
+			Status:     v1alpha1.NodeReportStatus{Run: "run", Sequence: 1, CPUs: cpureport.Convert(place.Report{Topology: t, Keep: 1, Pods: held[i]})},
 		})
 	}
 	return c

@@ -114,8 +114,9 @@ func (c *realCluster) create(ctx context.Context) error {
 		return fmt.Errorf("create a pod: %w", err)
 	}
 	for _, r := range c.made.reports {
-		for i := range r.Status.CPUs.Held {
-			r.Status.CPUs.Held[i].UID = uids[r.Status.CPUs.Held[i].UID]
+		for i := range r.Status.CPUs.Pods {
+			p := &r.Status.CPUs.Pods[i]
+			p.UID = uids[p.UID]
 		}
 	}
 	return nil

@@ -279,11 +279,9 @@ func heldBy(t *testing.T, a *agent, uid string, want unit.CPUSet, by string) {
 	t.Helper()
 	requireSoon(t, 30*time.Second, "the node reports what the pod holds", func() error {
 		cpus := a.report().Status.CPUs
-		for _, h := range cpus.Held {
-			if h.UID == uid && h.CPUs == want.String() && h.By == by {
-				return nil
-			}
+		if h := cpus.Pod(uid); h != nil && h.CPUs == want.String() && h.By == by {
+			return nil
 		}
-		return fmt.Errorf("it reports %+v, refused %+v", cpus.Held, cpus.Refused)
+		return fmt.Errorf("it reports %+v", cpus.Pods)
 	})
 }

@@ -168,12 +168,12 @@ func (f *flow) agents(ctx context.Context) {
 			g, known := f.decide(had[at], at, topology)
 			f.mu.Unlock()
 			had[at] = g.Held
-			r := place.Report{Topology: topology, Keep: 1}
+			r := place.Report{Topology: topology, Keep: 1, Pods: map[place.UID]cpus.Allocation{}}
 			told := map[types.UID]unit.CPUSet{}
 			for _, uid := range known {
 				told[uid], _ = g.Exclusive(node.WorkloadID(uid))
 				if set := told[uid]; !set.Empty() {
-					r.Held = append(r.Held, place.Held{UID: place.UID(uid), Hold: cpus.Allocation{Policy: cpus.Exclusive, CPUs: set}})
+					r.Pods[place.UID(uid)] = cpus.Allocation{Policy: cpus.Exclusive, CPUs: set}
 				}
 			}
 			if sequence[at] > 0 && f.sameReport(at, told) && time.Since(last[at]) < 20*time.Second {

@@ -209,14 +209,12 @@ func (p *servedPage) oneHoldsACPU(a *agent) {
 			return errors.New("the node reports no CPUs")
 		}
 		for _, uid := range p.replicas("{.metadata.uid}") {
-			for _, h := range cpus.Held {
-				if h.UID == uid && h.CPUs != "" && !strings.ContainsAny(h.CPUs, ",-") {
-					p.t.Logf("a replica holds CPU %s; refused are %+v", h.CPUs, cpus.Refused)
-					return nil
-				}
+			if h := cpus.Pod(uid); h != nil && h.CPUs != "" && !strings.ContainsAny(h.CPUs, ",-") {
+				p.t.Logf("a replica holds CPU %s of %+v", h.CPUs, cpus.Pods)
+				return nil
 			}
 		}
-		return fmt.Errorf("held are %+v, refused %+v", cpus.Held, cpus.Refused)
+		return fmt.Errorf("the pods have %+v", cpus.Pods)
 	})
 }
 

@@ -52,8 +52,8 @@ func TestCalPiRunsAsPublished(t *testing.T) {
 func thePublishedPrograms(t *testing.T, a *agent) {
 	serveThePublishedImages(t, a.c)
 	requireSoon(t, time.Minute, "no pod of an earlier test holds CPUs", func() error {
-		if held := a.report().Status.CPUs.Held; len(held) > 0 {
-			return fmt.Errorf("held are %+v", held)
+		if pods := a.report().Status.CPUs.Pods; len(pods) > 0 {
+			return fmt.Errorf("the pods have %+v", pods)
 		}
 		return nil
 	})

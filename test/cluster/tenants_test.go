@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/cluster/cpureport"
-	"tenon.sh/tenon/internal/model/unit"
+	"tenon.sh/tenon/internal/decide/cpus/place"
 )
 
 // tenant is a user with the role edit in the namespaces tenant-a and tenant-b.
@@ -193,17 +193,9 @@ func seatsReserveWhatTheyRequest(t *testing.T, a *agent, cpus int) {
 		if err != nil {
 			return err
 		}
-		var own, seats unit.CPUSet
-		for _, h := range r.Held {
-			switch string(h.UID) {
-			case owner:
-				own = h.Hold.CPUs
-			case seated:
-				seats = h.Hold.CPUs
-			}
-		}
+		own, seats := r.Pods[place.UID(owner)].CPUs, r.Pods[place.UID(seated)].CPUs
 		if own.Len() != 1 || seats.Len() != cpus-1 || !own.Intersect(seats).Empty() {
-			return fmt.Errorf("own CPUs %v, seats %v, refused %v", own, seats, report.Refused)
+			return fmt.Errorf("own CPUs %v, seats %v of %+v", own, seats, report.Pods)
 		}
 		return nil
 	})

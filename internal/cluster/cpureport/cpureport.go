@@ -5,6 +5,7 @@ package cpureport
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -53,15 +54,12 @@ func Convert(r place.Report) *v1alpha1.CPUs {
 		names[i] = set.String()
 	}
 	out.Cores = strings.Join(names, ";")
-	for _, h := range r.Held {
-		out.Held = append(out.Held, v1alpha1.HeldCPUs{
-			UID: string(h.UID), Policy: h.Hold.Policy.String(), CPUs: h.Hold.CPUs.String(), Domain: h.Hold.Domain.String(),
-			Request: int64(h.Hold.CPU), ExclusivePolicy: h.Hold.Exclusive.String(),
+	for _, uid := range slices.Sorted(maps.Keys(r.Pods)) {
+		a := r.Pods[uid]
+		out.Pods = append(out.Pods, v1alpha1.PodCPUs{
+			UID: string(uid), Policy: a.Policy.String(), CPUs: a.CPUs.String(), Domain: a.Domain.String(),
+			Request: int64(a.CPU), ExclusivePolicy: a.Exclusive.String(),
 		})
-	}
-	slices.SortFunc(out.Held, func(a, b v1alpha1.HeldCPUs) int { return cmp.Compare(a.UID, b.UID) })
-	for _, uid := range slices.Sorted(slices.Values(r.Refused)) {
-		out.Refused = append(out.Refused, v1alpha1.RefusedCPUs{UID: string(uid)})
 	}
 	return out
 }
@@ -93,25 +91,25 @@ func Read(c *v1alpha1.CPUs) (place.Report, error) {
 	if r.Reserved, err = unit.ParseCPUSet(c.Reserved); err != nil {
 		return place.Report{}, fmt.Errorf("reserved: %w", err)
 	}
-	for i, h := range c.Held {
-		hold := cpus.Allocation{CPU: unit.MilliCPU(h.Request)}
+	for i, p := range c.Pods {
+		a := cpus.Allocation{CPU: unit.MilliCPU(p.Request)}
 		known := false
-		if hold.Policy, known = cpus.ParsePolicy(h.Policy); !known {
-			return place.Report{}, fmt.Errorf("held[%d].policy: %.64q: want exclusive, shared or pool", i, h.Policy)
+		if a.Policy, known = cpus.ParsePolicy(p.Policy); !known && p.Policy+p.CPUs != "" {
+			return place.Report{}, fmt.Errorf("pods[%d].policy: %.64q: want exclusive, shared or pool", i, p.Policy)
 		}
-		if hold.CPUs, err = unit.ParseCPUSet(h.CPUs); err != nil {
-			return place.Report{}, fmt.Errorf("held[%d].cpus: %w", i, err)
+		if a.CPUs, err = unit.ParseCPUSet(p.CPUs); err != nil {
+			return place.Report{}, fmt.Errorf("pods[%d].cpus: %w", i, err)
 		}
-		if hold.Domain, err = unit.ParseCPUSet(h.Domain); err != nil {
-			return place.Report{}, fmt.Errorf("held[%d].domain: %w", i, err)
+		if a.Domain, err = unit.ParseCPUSet(p.Domain); err != nil {
+			return place.Report{}, fmt.Errorf("pods[%d].domain: %w", i, err)
 		}
-		if hold.Exclusive, known = cpus.ParseExclusivePolicy(h.ExclusivePolicy); !known {
-			return place.Report{}, fmt.Errorf("held[%d].exclusivePolicy: %.64q: want PCPULevel or NUMANodeLevel", i, h.ExclusivePolicy)
+		if a.Exclusive, known = cpus.ParseExclusivePolicy(p.ExclusivePolicy); !known {
+			return place.Report{}, fmt.Errorf("pods[%d].exclusivePolicy: %.64q: want PCPULevel or NUMANodeLevel", i, p.ExclusivePolicy)
 		}
-		r.Held = append(r.Held, place.Held{UID: place.UID(h.UID), Hold: hold})
-	}
-	for _, p := range c.Refused {
-		r.Refused = append(r.Refused, place.UID(p.UID))
+		if r.Pods == nil {
+			r.Pods = make(map[place.UID]cpus.Allocation, len(c.Pods))
+		}
+		r.Pods[place.UID(p.UID)] = a
 	}
 	return r, nil
 }

@@ -38,12 +38,12 @@ func TestAReportOfTheClusterSaysTheSame(t *testing.T) {
 	for name, r := range map[string]place.Report{
 		"empty":  {Topology: server()},
 		"hybrid": {Topology: slow, Keep: 2},
-		"held": {Topology: server(), Keep: 1, Reserved: unit.CPUSetOf(0, 16), Manager: "static", Held: []place.Held{
-			{UID: "a", Hold: cpus.Allocation{Policy: cpus.Exclusive, CPUs: unit.CPUSetOf(1, 17)}},
-			{UID: "b", Hold: cpus.Allocation{Policy: cpus.Shared, CPUs: unit.CPUSetOf(2), Domain: unit.CPUSetOf(0, 1, 2, 3), CPU: 500, Exclusive: cpus.PCPULevel}},
-			{UID: "c", Hold: cpus.Allocation{Policy: cpus.Pool, CPUs: unit.CPUSetOf(4, 5), Domain: unit.CPUSetOf(4, 5), CPU: 1500, Exclusive: cpus.NUMANodeLevel}},
+		"held": {Topology: server(), Keep: 1, Reserved: unit.CPUSetOf(0, 16), Manager: "static", Pods: map[place.UID]cpus.Allocation{
+			"a": {Policy: cpus.Exclusive, CPUs: unit.CPUSetOf(1, 17)},
+			"b": {Policy: cpus.Shared, CPUs: unit.CPUSetOf(2), Domain: unit.CPUSetOf(0, 1, 2, 3), CPU: 500, Exclusive: cpus.PCPULevel},
+			"c": {Policy: cpus.Pool, CPUs: unit.CPUSetOf(4, 5), Domain: unit.CPUSetOf(4, 5), CPU: 1500, Exclusive: cpus.NUMANodeLevel},
 		}},
-		"refused": {Topology: server(), Keep: 1, Refused: []place.UID{"a", "b"}},
+		"refused": {Topology: server(), Keep: 1, Pods: map[place.UID]cpus.Allocation{"a": {}, "b": {Policy: cpus.Shared}}},
 	} {
 		text, err := json.Marshal(Convert(r))
 		if err != nil {
@@ -77,9 +77,9 @@ func TestAWrongReportNamesItsField(t *testing.T) {
 		"a CPU is in two cores":  func(c *v1alpha1.CPUs) { c.Cores = "0,16;0" },
 		"cores: CPU 99 is in no": func(c *v1alpha1.CPUs) { c.Cores = "0,99" },
 		"reserved: ":             func(c *v1alpha1.CPUs) { c.Reserved = "-1" },
-		`held[0].policy: "mine"`: func(c *v1alpha1.CPUs) { c.Held = []v1alpha1.HeldCPUs{{Policy: "mine"}} },
-		"held[0].cpus: ":         func(c *v1alpha1.CPUs) { c.Held = []v1alpha1.HeldCPUs{{Policy: "exclusive", CPUs: "9-1"}} },
-		"held[0].domain: ":       func(c *v1alpha1.CPUs) { c.Held = []v1alpha1.HeldCPUs{{Policy: "pool", Domain: "?"}} },
+		`pods[0].policy: "mine"`: func(c *v1alpha1.CPUs) { c.Pods = []v1alpha1.PodCPUs{{Policy: "mine"}} },
+		"pods[0].cpus: ":         func(c *v1alpha1.CPUs) { c.Pods = []v1alpha1.PodCPUs{{Policy: "exclusive", CPUs: "9-1"}} },
+		"pods[0].domain: ":       func(c *v1alpha1.CPUs) { c.Pods = []v1alpha1.PodCPUs{{Policy: "pool", Domain: "?"}} },
 	} {
 		c := Convert(place.Report{Topology: server()})
 		spoil(c)

@@ -52,8 +52,10 @@ func writeCPUs(b *strings.Builder, n Node) {
 		return
 	}
 	pods := map[string]int{} // by policy
-	for _, h := range c.Held {
-		pods[h.Policy]++
+	for _, p := range c.Pods {
+		if p.CPUs != "" {
+			pods[p.Policy]++
+		}
 	}
 	fmt.Fprintf(b, "\nCPUs for pods: %d of %s open", all.Minus(own).Minus(reserved).Len(), table.Count(all.Len(), "CPU"))
 	if c.Keep > 0 && !reserved.Contains(all) {
@@ -84,8 +86,8 @@ func writeCPUs(b *strings.Builder, n Node) {
 	} else {
 		b.WriteString("  bound by  tenond: the kubelet (cpuManagerPolicy: static) and DRA drivers bind none, as far as tenond can see\n")
 	}
-	if len(c.Refused) > 0 {
-		fmt.Fprintf(b, "  refused   %s: kubectl tenon explain pod says why\n", refusedText(len(c.Refused)))
+	if refused := n.refused(); len(refused) > 0 {
+		fmt.Fprintf(b, "  refused   %s: kubectl tenon explain pod says why\n", refusedText(len(refused)))
 	}
 	fmt.Fprintf(b, "  see       kubectl tenon map %s\n", n.Name)
 }
@@ -97,7 +99,7 @@ func readCPUs(c *v1alpha1.CPUs) (all, own, reserved unit.CPUSet, err error) {
 		set, wrong := unit.ParseCPUSet(k.CPUs)
 		all, err = all.Union(set), errors.Join(err, wrong)
 	}
-	for _, h := range c.Held {
+	for _, h := range c.Pods {
 		if h.Policy == cpus.Exclusive.String() {
 			set, wrong := unit.ParseCPUSet(h.CPUs)
 			own, err = own.Union(set), errors.Join(err, wrong)

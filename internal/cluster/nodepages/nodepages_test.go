@@ -60,12 +60,12 @@ status:
     caches: [{socket: 0, numa: 0, l3: 0, cpus: 0-7}, {socket: 0, numa: 0, l3: 1, cpus: 8-15}]
     reserved: "7"
     keep: 1
-    held:
+    pods:
     - {uid: a, policy: exclusive, cpus: 0-3}
     - {uid: b, policy: exclusive, cpus: 8-9}
     - {uid: c, policy: shared, cpus: 4-5, domain: 0-7, request: 500}
     - {uid: d, policy: pool, cpus: 10-15, domain: 8-15, request: 4000}
-    refused: [{uid: e, why: none can be granted}]
+    - {uid: e, why: none can be granted}
   published: {cpu: 7200m, memory: 8Gi, at: "2026-03-01T11:59:30.000000Z", reason: as the agent reports}
   means:
   - {feature: cpuQOS, by: core_sched}
@@ -367,8 +367,8 @@ func TestDoctorNamesASettingThatIsNotMeant(t *testing.T) {
 func TestPodsWithoutTheCPUsThatTheyAskForAreNamed(t *testing.T) {
 	nodes := scene(t)
 	nodes[0].Report = nodes[1].Report.DeepCopy()
-	nodes[0].Report.Status.CPUs.Refused = []v1alpha1.RefusedCPUs{{UID: "d", Pod: "shop/d", Why: "requests 4 CPUs of its own"}}
-	nodes[1].Report.Status.CPUs.Refused = []v1alpha1.RefusedCPUs{
+	nodes[0].Report.Status.CPUs.Pods = []v1alpha1.PodCPUs{{UID: "d", Pod: "shop/d", Why: "requests 4 CPUs of its own"}}
+	nodes[1].Report.Status.CPUs.Pods = []v1alpha1.PodCPUs{
 		{UID: "e", Pod: "shop/e", Why: "requests 4 CPUs of its own"}, {UID: "f", Pod: "shop/f", Why: "is in a cgroup without the cpuset controller"}, {UID: "h", Why: "has no pool"},
 	}
 	for name, x := range map[string]struct {

@@ -9,11 +9,16 @@ import (
 )
 
 // refused returns the pods that ask for CPUs and have none on the node.
-func (n Node) refused() []v1alpha1.RefusedCPUs {
+func (n Node) refused() (all []v1alpha1.PodCPUs) {
 	if n.Report == nil || n.Report.Status.CPUs == nil {
 		return nil
 	}
-	return n.Report.Status.CPUs.Refused
+	for _, p := range n.Report.Status.CPUs.Pods {
+		if p.CPUs == "" {
+			all = append(all, p)
+		}
+	}
+	return all
 }
 
 // refusedText prints the number of pods that ask for CPUs and have none.

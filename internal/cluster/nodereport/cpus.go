@@ -19,32 +19,30 @@ func cpusOf(v View) *v1alpha1.CPUs {
 		return nil
 	}
 	pool := v.Policy.Pool.WithIsolated(s).Counted(s)
-	r := place.Report{Topology: s.Topology, Manager: v.CPUManager, Reserved: s.Topology.All().Minus(pool), Keep: hold.Keep(v.Policy.Suppress.KeepPercent(), pool)}
-	notes := map[string]node.WorkloadID{} // by UID
+	r := place.Report{Topology: s.Topology, Manager: v.CPUManager, Reserved: s.Topology.All().Minus(pool), Keep: hold.Keep(v.Policy.Suppress.KeepPercent(), pool), Pods: map[place.UID]cpus.Allocation{}}
+	ids := map[string]node.WorkloadID{} // by UID
 	for _, w := range s.Workloads {
 		uid := w.Overrides.CPUs.Pod
-		switch h, held := g.Allocations[w.ID]; {
-		case held && uid == "":
-			r.Reserved = r.Reserved.Union(h.CPUs)
-		case held:
-			r.Held = append(r.Held, place.Held{UID: place.UID(uid), Hold: h})
-			notes[uid] = w.ID
-		case uid != "" && g.Refused(w.ID):
-			r.Refused = append(r.Refused, place.UID(uid))
-			notes[uid] = w.ID
+		n, asks := g.Notes[w.ID]
+		a, has := g.Allocations[w.ID]
+		switch {
+		case uid == "" && has:
+			r.Reserved = r.Reserved.Union(a.CPUs)
+		case uid != "" && asks:
+			a.Policy = n.Policy
+			r.Pods[place.UID(uid)], ids[uid] = a, w.ID
 		}
 	}
 	out := cpureport.Convert(r)
-	for i := range out.Refused {
-		p := &out.Refused[i]
-		n := g.Notes[notes[p.UID]]
-		p.Pod, p.Code, p.Why, p.Numbers = string(notes[p.UID]), n.Code().String(), clip(n.Text()), numbersOf(&n)
-	}
-	for i := range out.Held {
-		h := &out.Held[i]
-		n := g.Notes[notes[h.UID]]
-		if h.By = string(n.By); n.By == cpus.ByNode {
-			h.Code, h.Why, h.Numbers = n.Code().String(), clip(n.Because()), numbersOf(&n)
+	for i := range out.Pods {
+		p := &out.Pods[i]
+		n := g.Notes[ids[p.UID]]
+		p.Pod, p.By = string(ids[p.UID]), string(n.By)
+		switch {
+		case n.Refused():
+			p.Code, p.Why, p.Numbers = n.Code().String(), clip(n.Text()), numbersOf(&n)
+		case n.By == cpus.ByNode:
+			p.Code, p.Why, p.Numbers = n.Code().String(), clip(n.Because()), numbersOf(&n)
 		}
 	}
 	return out

@@ -1,7 +1,6 @@
 package nodereport
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -37,20 +36,20 @@ func TestTheReportSaysWhoHoldsWhichCPUs(t *testing.T) {
 	state, wants := policy.Decide(config, policy.State{}, s)
 	v := View{Tick: tick.Tick{Snapshot: s, Wants: wants, Held: state.CPUs}, Policy: config}
 	got := Status(v, nil).CPUs
-	if got == nil || len(got.Held) != 2 || len(got.Refused) != 1 || len(got.Caches) != 2 || got.Keep != 1 {
+	if got == nil || len(got.Pods) != 3 || len(got.Caches) != 2 || got.Keep != 1 {
 		t.Fatalf("%+v", got)
 	}
-	if h := got.Held[0]; h.UID != "uid-1" || h.Policy != "exclusive" || h.By != "node" || h.Code != "ChoiceForTopology" || h.Why != "its scheduler's choice is for another topology" {
+	if h := got.Pods[0]; h.UID != "uid-1" || h.Policy != "exclusive" || h.By != "node" || h.Code != "ChoiceForTopology" || h.Why != "its scheduler's choice is for another topology" {
 		t.Errorf("the pod whose choice is for another topology: %+v", h)
 	}
-	if h := got.Held[1]; h.UID != "uid-3" || h.Policy != "pool" || h.Domain == "" || h.Request != 500 {
+	if h := got.Pods[2]; h.UID != "uid-3" || h.Policy != "pool" || h.Domain == "" || h.Request != 500 {
 		t.Errorf("the pool: %+v", h)
 	}
-	if got.Refused[0].UID != "uid-2" || got.Refused[0].Pod != "large" || got.Refused[0].Code != "ForServices" || got.Refused[0].Numbers.Asked != 7 || got.Reserved == "" {
-		t.Errorf("refused %+v, reserved %q", got.Refused, got.Reserved)
+	if p := got.Pods[1]; p.UID != "uid-2" || p.Pod != "large" || p.CPUs != "" || p.Policy != "exclusive" || p.Code != "ForServices" || p.Numbers.Asked != 7 || got.Reserved == "" {
+		t.Errorf("refused %+v, reserved %q", got.Pods, got.Reserved)
 	}
 	r, err := cpureport.Read(got)
-	if err != nil || len(r.Held) != 2 || r.Reserved.Len() != 2 || !slices.Equal(r.Refused, []place.UID{"uid-2"}) {
+	if err != nil || len(r.Pods) != 3 || r.Reserved.Len() != 2 || !r.Pods["uid-2"].CPUs.Empty() {
 		t.Errorf("a scheduler reads %+v, %v", r, err)
 	}
 	for manager, want := range map[string]cpus.Code{"": cpus.Fits, "static": cpus.OtherManager, "dra": cpus.OtherManager} {
@@ -68,7 +67,7 @@ func TestTheReportSaysWhoHoldsWhichCPUs(t *testing.T) {
 	var p Pace
 	p.Sent(s.At, v1alpha1.NodeReportStatus{CPUs: got})
 	next := *got
-	next.Held = next.Held[:1]
+	next.Pods = next.Pods[:2]
 	if at := s.At.Add(2 * time.Second); !p.Due(at, v1alpha1.NodeReportStatus{CPUs: &next}) || p.Due(at, v1alpha1.NodeReportStatus{CPUs: got}) {
 		t.Error("a report is due after a second exactly if the CPUs changed")
 	}

@@ -3,10 +3,10 @@ package podpages
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
-	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/cpumap"
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/stored"
@@ -46,25 +46,24 @@ func (c *Cluster) reporting(name string) (*nodeState, error) {
 
 // owners returns the pods that hold CPUs of a node.
 func (c *Cluster) owners(n *nodeState) []cpumap.Owner {
-	names, reports := map[place.UID]string{}, map[place.UID]v1alpha1.HeldCPUs{}
+	names := map[place.UID]string{}
 	for i := range c.pods {
 		names[uidOf(&c.pods[i])] = nameOf(&c.pods[i])
 	}
-	for _, h := range n.Report.Status.CPUs.Held {
-		reports[place.UID(h.UID)] = h
-	}
 	all := []cpumap.Owner{}
-	for _, h := range c.ledger.View(n.Name).Holds() {
-		report, reported := reports[h.UID]
+	view := c.ledger.View(n.Name)
+	holds := view.Holds()
+	for _, uid := range slices.Sorted(maps.Keys(holds)) {
+		a := holds[uid]
 		o := cpumap.Owner{
-			Pod: cmp.Or(names[h.UID], string(h.UID)), UID: string(h.UID), Policy: h.Hold.Policy, CPUs: h.Hold.CPUs, Domain: h.Hold.Domain, CPU: h.Hold.CPU,
-			By: report.By, Code: report.Code, Why: report.Why, Reported: reported,
+			Pod: cmp.Or(names[uid], string(uid)), UID: string(uid), Policy: a.Policy, CPUs: a.CPUs, Domain: a.Domain, CPU: a.CPU,
+			Why: "not reported by the node yet",
 		}
-		if !reported {
-			o.Why = "not reported by the node yet"
+		if has := n.Report.Status.CPUs.Pod(string(uid)); has != nil && has.CPUs != "" {
+			o.By, o.Code, o.Why, o.Reported = has.By, has.Code, has.Why, true
 		}
-		if h.Hold.Policy != cpus.Exclusive {
-			o.Request, o.Where = h.Hold.CPU.String(), c.ledger.View(n.Name).Map().LevelOf(h.Hold.Domain).One()
+		if a.Policy != cpus.Exclusive {
+			o.Request, o.Where = a.CPU.String(), view.Map().LevelOf(a.Domain).One()
 		}
 		all = append(all, o)
 	}
@@ -74,19 +73,15 @@ func (c *Cluster) owners(n *nodeState) []cpumap.Owner {
 // refused returns the pods of a node that ask for CPUs and to which the node
 // gave none. It leaves out pods that have ended since the report.
 func (c *Cluster) refused(n *nodeState) []cpumap.Refused {
-	of := map[place.UID]v1alpha1.RefusedCPUs{}
-	for _, r := range n.Report.Status.CPUs.Refused {
-		of[place.UID(r.UID)] = r
-	}
 	var all []cpumap.Refused
 	for i := range c.pods {
 		p := &c.pods[i]
-		r, is := of[uidOf(p)]
+		has := n.Report.Status.CPUs.Pod(string(uidOf(p)))
 		demand := demandOf(stored.InForce(p))
-		if !is || demand == nil || p.Spec.NodeName != n.Name || kube.HasEnded(p) {
+		if has == nil || has.CPUs != "" || demand == nil || p.Spec.NodeName != n.Name || kube.HasEnded(p) {
 			continue
 		}
-		all = append(all, cpumap.Refused{Pod: nameOf(p), UID: string(uidOf(p)), Policy: demand.Policy, Code: r.Code, Why: r.Why})
+		all = append(all, cpumap.Refused{Pod: nameOf(p), UID: has.UID, Policy: demand.Policy, Code: has.Code, Why: has.Why})
 	}
 	slices.SortFunc(all, func(a, b cpumap.Refused) int { return strings.Compare(a.Pod, b.Pod) })
 	return all

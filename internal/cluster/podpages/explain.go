@@ -158,7 +158,7 @@ func chosenText(p *corev1.Pod) string {
 // pod asks for none any more, its node has not read the change yet.
 func (c *Cluster) holds(p *corev1.Pod) bool {
 	n := c.node(p.Spec.NodeName)
-	return n.reported && slices.ContainsFunc(n.report.Held, func(h place.Held) bool { return h.UID == uidOf(p) })
+	return n.reported && !n.report.Pods[uidOf(p)].CPUs.Empty()
 }
 
 // waitOf returns what a pod waits for.
@@ -250,21 +250,18 @@ func (c *Cluster) find(page *PodPage, p *corev1.Pod) {
 		return
 	}
 	contract, chosen, _ := kube.ChoiceOf(p)
-	facts := n.Report.Status.CPUs
-	uid := kube.UIDOnNode(p)
-	if i := slices.IndexFunc(facts.Refused, func(r v1alpha1.RefusedCPUs) bool { return r.UID == uid }); i >= 0 {
-		page.State, page.Code, page.Why = PodRefused, facts.Refused[i].Code, facts.Refused[i].Why
-		return
-	}
-	i := slices.IndexFunc(facts.Held, func(h v1alpha1.HeldCPUs) bool { return h.UID == uid })
-	if i < 0 {
+	h := n.Report.Status.CPUs.Pod(kube.UIDOnNode(p))
+	if h == nil {
 		page.Why = "no scheduler chose its CPUs, and the node has not reported the pod yet"
 		if chosen {
 			page.Why = fmt.Sprintf("its scheduler chose the CPUs %v; the node has not reported the pod yet", contract.CPUs)
 		}
 		return
 	}
-	h := facts.Held[i]
+	if h.CPUs == "" {
+		page.State, page.Code, page.Why = PodRefused, h.Code, h.Why
+		return
+	}
 	m := c.ledger.View(n.Name).Map()
 	set, home := setOf(h.CPUs), setOf(h.Domain)
 	held := &Held{Policy: h.Policy, CPUs: set.String(), Domain: home.String(), By: h.By, Code: h.Code, Why: h.Why, Reported: n.Report.Status.Reported.Time}
@@ -284,7 +281,7 @@ func (c *Cluster) find(page *PodPage, p *corev1.Pod) {
 // hasMore reports whether a pod has CPUs that it does not ask for, so its node
 // has not read a change of the pod yet. A pod with fewer CPUs is no sign of
 // this: there may be no more of them.
-func hasMore(h v1alpha1.HeldCPUs, asks *cpus.PodRequest) bool {
+func hasMore(h *v1alpha1.PodCPUs, asks *cpus.PodRequest) bool {
 	return asks == nil || h.Policy != asks.Policy.String() || asks.Policy != cpus.Pool && setOf(h.CPUs).Len() > asks.CPUs
 }
 

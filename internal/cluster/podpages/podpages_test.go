@@ -132,7 +132,7 @@ func TestADeferredResizeShowsWhatTheNodeDoes(t *testing.T) {
 nodes: [{metadata: {name: node-9}, status: {allocatable: {cpu: "4", pods: "10"}}}]
 reports:
 - metadata: {name: node-9}
-  status: {reported: "2026-03-01T11:59:58.000000Z", cpus: {caches: [{socket: 0, numa: 0, l3: 0, cpus: 0-3}], keep: 1, held: [{uid: u2, policy: exclusive, cpus: "1", by: scheduler}, {uid: u3, policy: exclusive, cpus: "2", by: scheduler}], refused: [{uid: u4, pod: a/stale, why: requests 1 CPU of its own}]}}
+  status: {reported: "2026-03-01T11:59:58.000000Z", cpus: {caches: [{socket: 0, numa: 0, l3: 0, cpus: 0-3}], keep: 1, pods: [{uid: u2, policy: exclusive, cpus: "1", by: scheduler}, {uid: u3, policy: exclusive, cpus: "2", by: scheduler}, {uid: u4, pod: a/stale, why: requests 1 CPU of its own}]}}
 pods:
 - metadata: {name: own1, namespace: a, uid: u1, labels: {koordinator.sh/qosClass: LSR}, annotations: {tenon.sh/cpus: '{"v":2,"topology":"00000000000000ff","policy":"exclusive","cpus":"1"}'}}
   spec: {nodeName: node-9, containers: [{name: c, resources: {requests: {cpu: "1"}}}]}
@@ -179,8 +179,8 @@ pods:
 // NUMA nodes, and asks where such a pool would be.
 func TestAHomeThatIsTheWholeNodeIsTheNode(t *testing.T) {
 	c := scene(t)
-	held := &c.node("node-2").Report.Status.CPUs.Held
-	*held = append(*held, v1alpha1.HeldCPUs{UID: "uid-wide", Policy: "pool", CPUs: "3-7,11-15", Domain: "0-15", Request: 9000, By: "scheduler"})
+	held := &c.node("node-2").Report.Status.CPUs.Pods
+	*held = append(*held, v1alpha1.PodCPUs{UID: "uid-wide", Policy: "pool", CPUs: "3-7,11-15", Domain: "0-15", Request: 9000, By: "scheduler"})
 	p := c.Pod("shop", "encode-0").DeepCopy()
 	p.Name, p.UID, p.Spec.NodeName = "wide-0", "uid-wide", "node-2"
 	c.pods = append(c.pods, *p)

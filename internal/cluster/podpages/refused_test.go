@@ -25,7 +25,7 @@ reports:
       caches: [{socket: 0, numa: 0, l3: 0, cpus: "0-1"}]
       reserved: "RESERVED"
       keep: 1
-      refused: [{uid: uid-own, pod: default/own, why: "requests 1 CPU of its own, has none and is treated as LS: none of 1 open ones can be given, because 1 must stay open"}, {uid: uid-ended, pod: default/ended, why: "requests 1 CPU"}, {uid: uid-gone, pod: default/gone, why: "requests 1 CPU"}]
+      pods: [{uid: uid-own, pod: default/own, why: "requests 1 CPU of its own, has none and is treated as LS: none of 1 open ones can be given, because 1 must stay open"}, {uid: uid-ended, pod: default/ended, why: "requests 1 CPU"}, {uid: uid-gone, pod: default/gone, why: "requests 1 CPU"}]
 pods:
 - metadata: {name: own, namespace: default, uid: uid-own, labels: {koordinator.sh/qosClass: LSR}, annotations: {scheduling.koordinator.sh/resource-status: '{"cpuset":"1"}'}}
   spec: {nodeName: node-9, containers: [{name: c, resources: {requests: {cpu: "1"}, limits: {cpu: "1"}}}]}
@@ -80,12 +80,12 @@ func TestARefusedPodIsShownWithoutCPUs(t *testing.T) {
 			"all 2 are reserved", "what it requests counts as taken",
 		},
 		"the node has not seen the pod": {
-			"0", func(c *v1alpha1.CPUs) { c.Refused = nil }, []string{"node-9: 2 CPUs, 0 open;", "# A 0 of 2 open", "A exclusive default/own 1 CPU: 1; not reported by the node yet"},
+			"0", func(c *v1alpha1.CPUs) { c.Pods = nil }, []string{"node-9: 2 CPUs, 0 open;", "# A 0 of 2 open", "A exclusive default/own 1 CPU: 1; not reported by the node yet"},
 			[]string{"gave it none"}, "no room for seats: too few CPUs are open", "its CPU 1 counts as taken",
 		},
 		"the node has given it a CPU again": {
 			"", func(c *v1alpha1.CPUs) {
-				c.Refused, c.Held = nil, []v1alpha1.HeldCPUs{{UID: "uid-own", Policy: "exclusive", CPUs: "0", By: "node"}}
+				c.Pods = []v1alpha1.PodCPUs{{UID: "uid-own", Policy: "exclusive", CPUs: "0", By: "node"}}
 			}, []string{"L3 0 0-1 A . 1 of 2 open"}, []string{"gave it none"},
 			"1 of 1 pod would find a place now.", "its CPU 0 counts as taken",
 		},

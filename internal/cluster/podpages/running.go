@@ -41,10 +41,8 @@ func (c *Cluster) runningTexts(want *manifest.Wanted) (texts []string) {
 			continue
 		}
 		running = append(running, p)
-		for _, h := range c.ledger.View(p.Spec.NodeName).Holds() {
-			if h.UID == uidOf(p) && h.Hold.Policy == cpus.Exclusive {
-				own, owned = h.Hold.CPUs, owned+h.Hold.CPUs.Len()
-			}
+		if a := c.ledger.View(p.Spec.NodeName).Holds()[uidOf(p)]; a.Policy == cpus.Exclusive {
+			own, owned = a.CPUs, owned+a.CPUs.Len()
 		}
 	}
 	if len(running) > 0 {

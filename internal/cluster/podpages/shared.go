@@ -54,11 +54,11 @@ func (c *Cluster) sharedText(n *nodeState, p *corev1.Pod) string {
 // lentText names the pods whose own CPUs best-effort pods of a node may use.
 func (c *Cluster) lentText(n *nodeState) string {
 	classes := map[node.Class]bool{}
-	for _, h := range c.ledger.View(n.Name).Holds() {
-		if h.Hold.Policy != cpus.Exclusive {
+	for uid, a := range c.ledger.View(n.Name).Holds() {
+		if a.Policy != cpus.Exclusive {
 			continue
 		}
-		i := slices.IndexFunc(c.pods, func(o corev1.Pod) bool { return uidOf(&o) == h.UID })
+		i := slices.IndexFunc(c.pods, func(o corev1.Pod) bool { return uidOf(&o) == uid })
 		if i < 0 {
 			classes[""] = true
 			continue

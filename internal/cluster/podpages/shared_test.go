@@ -127,8 +127,9 @@ func TestExplainFollowsTheReportUntilTheNodeHasReadAChange(t *testing.T) {
 func TestTheReasonOfANodeIsOneSentence(t *testing.T) {
 	c := scene(t)
 	report := c.node("node-1").Report.Status.CPUs
-	report.Refused[0].Why = "has no seats and shares all open CPUs: 2 seats for a request of 500m asked, 1 open"
-	report.Held[1].Code, report.Held[1].Why = "MustStay", "keeps its 1 CPU and requests 2: none of 1 open ones can be given, because 1 must stay open"
+	report.Pod("uid-old-0").Why = "has no seats and shares all open CPUs: 2 seats for a request of 500m asked, 1 open"
+	cache := report.Pod("uid-cache-0")
+	cache.Code, cache.Why = "MustStay", "keeps its 1 CPU and requests 2: none of 1 open ones can be given, because 1 must stay open"
 	for name, want := range map[string]string{
 		"old-0":   "\nOn node-1 it has no seats and shares all open CPUs: 2 seats for a request of 500m asked, 1 open.\n",
 		"cache-0": "\nIt keeps its 1 CPU and requests 2: none of 1 open ones can be given, because 1 must stay open.\nThe node said so 4s ago.",

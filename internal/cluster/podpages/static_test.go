@@ -24,7 +24,7 @@ func TestAStaticPodIsShownOnce(t *testing.T) {
 	}{
 		"it has a CPU": {
 			func(c *v1alpha1.CPUs) {
-				c.Refused, c.Held = nil, []v1alpha1.HeldCPUs{{UID: "uid-own", Policy: "exclusive", CPUs: "0", By: "node"}}
+				c.Pods = []v1alpha1.PodCPUs{{UID: "uid-own", Policy: "exclusive", CPUs: "0", By: "node"}}
 			}, PodHolds, 1, []string{"default/own"},
 		},
 		"it has none": {nil, PodRefused, 2, nil},

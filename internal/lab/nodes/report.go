@@ -21,11 +21,10 @@ type Report struct {
 			Reserved unit.CPUSet
 			Manager  string
 			Keep     int
-			Held     []struct {
-				UID string
+			Pods     []struct {
+				UID, Why string
 				cpus.Allocation
 			}
-			Refused []struct{ UID, Why string }
 		} `json:"cpus"`
 	}
 }

@@ -38,11 +38,11 @@ func (n *lone) tick() Grants {
 }
 
 func (n *lone) report() place.Report {
-	r := place.Report{Topology: n.topo, Keep: 1}
+	r := place.Report{Topology: n.topo, Keep: 1, Pods: map[place.UID]cpus.Allocation{}}
 	for _, p := range n.pods {
 		id := node.WorkloadID(p.UID)
 		if h, held := n.had.Allocations[id]; held {
-			r.Held = append(r.Held, place.Held{UID: p.UID, Hold: h})
+			r.Pods[p.UID] = h
 		}
 	}
 	return r

@@ -36,15 +36,9 @@ type site struct {
 }
 
 func (n *site) report() place.Report {
-	r := place.Report{Topology: n.topo, Keep: 1, Reserved: n.reserved}
+	r := place.Report{Topology: n.topo, Keep: 1, Reserved: n.reserved, Pods: map[place.UID]cpus.Allocation{}}
 	for id := range n.grants.Notes {
-		if !n.grants.Refused(id) {
-			continue
-		}
-		r.Refused = append(r.Refused, place.UID(id))
-	}
-	for id, h := range n.grants.Allocations {
-		r.Held = append(r.Held, place.Held{UID: place.UID(id), Hold: h})
+		r.Pods[place.UID(id)] = n.grants.Allocations[id]
 	}
 	return r
 }

@@ -90,13 +90,13 @@ func (m *model) contractOf(c contract) place.Contract {
 // ledger builds the ledger of a scheduler from its knowledge.
 func (m *model) ledger(s *scheduler) *place.Ledger {
 	l := place.New()
-	r := place.Report{Topology: m.topo, Keep: 1, Reserved: m.reservedIf(s.closed)}
+	r := place.Report{Topology: m.topo, Keep: 1, Reserved: m.reservedIf(s.closed), Pods: map[place.UID]cpus.Allocation{}}
 	for p, h := range s.report {
 		switch {
 		case h.made:
-			r.Held = append(r.Held, place.Held{UID: modelPod(p).UID, Hold: cpus.Allocation{Policy: cpus.Exclusive, CPUs: mustSet(m.t, h.set)}})
+			r.Pods[modelPod(p).UID] = cpus.Allocation{Policy: cpus.Exclusive, CPUs: mustSet(m.t, h.set)}
 		case h.refused:
-			r.Refused = append(r.Refused, modelPod(p).UID)
+			r.Pods[modelPod(p).UID] = cpus.Allocation{}
 		}
 	}
 	l.Learn("n", r)

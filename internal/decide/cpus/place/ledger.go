@@ -28,7 +28,7 @@ type place struct {
 	m        *pick.Map // nil: no report
 	out      cpus.Code
 	facts    map[UID]*cpus.Allocation
-	refused  map[UID]bool   // the pods that the report lists as refused, unless it has CPUs of them
+	refused  map[UID]bool   // the pods to which the node gave no CPUs; nil on most nodes
 	promised map[UID]*entry // the pods of the ledger on this node
 	gone     map[UID]bool   // deleted pods that the report still has
 	loose    int            // number of promised pods for which the node itself chooses CPUs, but has not reported them yet
@@ -84,11 +84,17 @@ func (l *Ledger) Learn(node string, r Report) {
 	if r.Manager != "" {
 		p.out = cpus.OtherManager
 	}
-	p.facts = make(map[UID]*cpus.Allocation, len(r.Held))
-	for i := range r.Held {
-		p.facts[r.Held[i].UID] = &r.Held[i].Hold
+	p.facts, p.refused = make(map[UID]*cpus.Allocation, len(r.Pods)), nil
+	for uid, a := range r.Pods {
+		switch {
+		case !a.CPUs.Empty():
+			p.facts[uid] = &a
+		case p.refused == nil:
+			p.refused = map[UID]bool{uid: true}
+		default:
+			p.refused[uid] = true
+		}
 	}
-	p.refused = refusedIn(r, p.facts)
 	for uid := range p.gone {
 		if _, still := p.facts[uid]; !still {
 			delete(p.gone, uid)
@@ -108,6 +114,12 @@ func (p *place) looseness(e *entry) int {
 	}
 	return 0
 }
+
+// refuses reports whether a pod holds nothing because the node gave it no CPUs.
+// An agent lists only bound pods, and a pod is bound once. So the report is
+// younger than the binding, even if the ledger learns it first. A pod that the
+// ledger does not know as bound keeps its reservation.
+func (p *place) refuses(e *entry) bool { return e.state == bound && p.refused[e.pod.UID] }
 
 // CloseNode closes a node to new pods and records the reason. The reason Fits,
 // or a new report, opens the node again.

@@ -134,11 +134,7 @@ func TestARetryForOtherCPUsReplacesTheDoubt(t *testing.T) {
 }
 
 func uids(v *View) []UID {
-	all := []UID{}
-	for _, h := range v.Holds() {
-		all = append(all, h.UID)
-	}
-	return all
+	return append([]UID{}, slices.Sorted(maps.Keys(v.Holds()))...)
 }
 
 // TestTheReportCountsBeforeTheContract uses a node that did not follow a
@@ -150,7 +146,7 @@ func TestTheReportCountsBeforeTheContract(t *testing.T) {
 	a, _ := l.Assume(Pod{"a", own(2)}, "n")
 	l.Confirm(Pod{"a", own(2)}, "n", a.Choice)
 	other := l.View("n").Open().Minus(unit.CPUSetOf(0, 2, 3, 4, 5))
-	l.Learn("n", Report{Topology: topo, Held: []Held{{"a", cpus.Allocation{Policy: cpus.Exclusive, CPUs: other}}}})
+	l.Learn("n", Report{Topology: topo, Pods: map[UID]cpus.Allocation{"a": {Policy: cpus.Exclusive, CPUs: other}}})
 	if open := l.View("n").Open(); open != topo.All().Minus(other) {
 		t.Errorf("open: %v; the node says that %v are not", open, other)
 	}
@@ -183,7 +179,7 @@ func TestAReportedPodMakesNoViewAnew(t *testing.T) {
 	if same() {
 		t.Error("the choice of the node depends on the other pods")
 	}
-	r.Held = []Held{{"bound", cpus.Allocation{Policy: cpus.Exclusive, CPUs: unit.CPUSetOf(6, 7)}}}
+	r.Pods = map[UID]cpus.Allocation{"bound": {Policy: cpus.Exclusive, CPUs: unit.CPUSetOf(6, 7)}}
 	l.Learn("n", r)
 	if !same() {
 		t.Error("the node has chosen, and the view was made anew")
@@ -260,7 +256,7 @@ func TestALedgerRebuiltIsTheSame(t *testing.T) {
 				if !omitted {
 					checkOwners(t, l.View("n"))
 				}
-				refused += len(r.Refused)
+				refused += refusals(r)
 			}
 			switch _, there := alive[uid]; {
 			case there && rnd.IntN(2) == 0:
@@ -298,10 +294,10 @@ func TestALedgerRebuiltIsTheSame(t *testing.T) {
 					again.Confirm(p, "n", c.Choice)
 				}
 			}
-			for _, h := range r.Held {
-				if _, there := alive[h.UID]; !there {
-					again.RemovePod(h.UID)
-					again.nodes["n"].gone[h.UID], again.nodes["n"].view = true, nil // a new process counts it until the next report
+			for uid, h := range r.Pods {
+				if _, there := alive[uid]; !there && !h.CPUs.Empty() {
+					again.RemovePod(uid)
+					again.nodes["n"].gone[uid], again.nodes["n"].view = true, nil // a new process counts it until the next report
 				}
 			}
 			if a, b := fmt.Sprint(l.View("n").Holds()), fmt.Sprint(again.View("n").Holds()); a != b {
@@ -314,11 +310,21 @@ func TestALedgerRebuiltIsTheSame(t *testing.T) {
 	}
 }
 
+// refusals counts the pods to which a node gave no CPUs.
+func refusals(r Report) (n int) {
+	for _, a := range r.Pods {
+		if a.CPUs.Empty() {
+			n++
+		}
+	}
+	return n
+}
+
 // anyReport returns a report about bound pods. The node gives CPUs to no two
 // pods, and refuses some pods for another reason. The result is true if the
 // report omits a pod.
 func anyReport(rnd *rand.Rand, l *Ledger, topo node.Topology, pods map[UID]Pod) (Report, bool) {
-	r, omitted, taken := Report{Topology: topo, Keep: 1}, false, unit.CPUSet{}
+	r, omitted, taken := Report{Topology: topo, Keep: 1, Pods: map[UID]cpus.Allocation{}}, false, unit.CPUSet{}
 	for _, uid := range slices.Sorted(maps.Keys(pods)) {
 		c, _, _ := l.Contract(uid)
 		h := c.Allocation(pods[uid].Request.Request)
@@ -326,12 +332,12 @@ func anyReport(rnd *rand.Rand, l *Ledger, topo node.Topology, pods map[UID]Pod) 
 		case at == 0:
 			omitted = true
 		case at == 1 || h.Policy == cpus.Exclusive && !h.CPUs.Intersect(taken).Empty():
-			r.Refused = append(r.Refused, uid)
+			r.Pods[uid] = cpus.Allocation{}
 		default:
 			if h.Policy == cpus.Exclusive {
 				taken = taken.Union(h.CPUs)
 			}
-			r.Held = append(r.Held, Held{uid, h})
+			r.Pods[uid] = h
 		}
 	}
 	return r, omitted
@@ -384,18 +390,18 @@ func TestAViewIsTheSameHoweverItWasMade(t *testing.T) {
 			case 6:
 				l.Confirm(p, at, cpus.Choice{})
 			case 7:
-				r := Report{Topology: topo, Keep: 1}
-				for _, h := range l.View(at).Holds() {
+				r := Report{Topology: topo, Keep: 1, Pods: map[UID]cpus.Allocation{}}
+				for uid, h := range l.View(at).Holds() {
 					switch rnd.IntN(3) {
 					case 0:
-						r.Held = append(r.Held, h)
+						r.Pods[uid] = h
 					case 1:
-						r.Refused = append(r.Refused, h.UID)
+						r.Pods[uid] = cpus.Allocation{}
 					}
 				}
 				for uid, e := range l.pods {
 					if e.node == at && rnd.IntN(4) == 0 { // it may hold nothing now
-						r.Refused = append(r.Refused, uid)
+						r.Pods[uid] = cpus.Allocation{}
 					}
 				}
 				l.Learn(at, r)

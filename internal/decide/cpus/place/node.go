@@ -128,11 +128,11 @@ func (n *Node) Reseat(a cpus.Allocation, count int) (set unit.CPUSet, moved bool
 	return n.m.Reseat(n.seats, a, count)
 }
 
-// Holds lists what the workloads have, by UID.
-func (n *Node) Holds() []Held {
-	all := make([]Held, len(n.holds))
-	for i, h := range n.holds {
-		all[i] = Held{h.uid, *h.hold}
+// Holds returns what the workloads have.
+func (n *Node) Holds() map[UID]cpus.Allocation {
+	all := make(map[UID]cpus.Allocation, len(n.holds))
+	for _, h := range n.holds {
+		all[h.uid] = *h.hold
 	}
 	return all
 }

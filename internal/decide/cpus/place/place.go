@@ -35,12 +35,6 @@ type NodeShare struct {
 	Memory unit.Bytes
 }
 
-// A Held says what a pod holds on its node, according to the node's agent.
-type Held struct {
-	UID  UID
-	Hold cpus.Allocation
-}
-
 // A Report is the state of the CPUs of one node, according to its agent.
 type Report struct {
 	Topology node.Topology
@@ -51,10 +45,9 @@ type Report struct {
 	// Manager names another program that writes cpusets on the node, such as
 	// the static policy of the kubelet. It is empty if there is none.
 	Manager string
-	Held    []Held
-	// Refused are the pods that are bound to the node and demand CPUs, but to
-	// which the node gave none.
-	Refused []UID
+	// Pods has the pods that are bound to the node and demand CPUs. The allocation
+	// of a pod to which the node gave none has no CPUs.
+	Pods map[UID]cpus.Allocation
 }
 
 // Check returns the reason why a scheduler's choice is not for a request on a

@@ -50,7 +50,7 @@ func readCPUs(ctx context.Context, k kubectl.Client, node string) (nodeCPUs, err
 		c.open = c.open.Union(cache.CPUs.Minus(r.Status.CPUs.Reserved))
 		c.pools = append(c.pools, cache.CPUs)
 	}
-	for _, h := range r.Status.CPUs.Held {
+	for _, h := range r.Status.CPUs.Pods {
 		if h.Policy == cpus.Exclusive {
 			c.owned = c.owned.Union(h.CPUs)
 		}
@@ -95,9 +95,14 @@ func (b *pods) held(ctx context.Context, m pinning.Mode, limit int, uids []strin
 	}
 	for _, uid := range uids {
 		var has cpus.Allocation
-		for _, held := range r.Status.CPUs.Held {
-			if held.UID == uid {
-				has = held.Allocation
+		why := ""
+		for _, p := range r.Status.CPUs.Pods {
+			switch {
+			case p.UID != uid:
+			case p.CPUs.Empty():
+				why = ": " + p.Why
+			default:
+				has = p.Allocation
 			}
 		}
 		switch {
@@ -105,12 +110,7 @@ func (b *pods) held(ctx context.Context, m pinning.Mode, limit int, uids []strin
 		case !givesCPUs(m):
 			h.why = fmt.Sprintf("tenond gave a pod CPUs %v (%s), although the mode does not ask for any", has.CPUs, has.Policy)
 		case has.Policy == 0:
-			h.why = "a pod has no CPUs of its own"
-			for _, p := range r.Status.CPUs.Refused {
-				if p.UID == uid {
-					h.why += ": " + p.Why
-				}
-			}
+			h.why = "a pod has no CPUs of its own" + why
 		case m == pinning.StaticBurst && has.Policy != cpus.Pool, m != pinning.StaticBurst && has.Policy != cpus.Exclusive:
 			h.why = fmt.Sprintf("a pod has CPUs %v as %s", has.CPUs, has.Policy)
 		case m != pinning.StaticBurst && (has.CPUs.Len() != limit || !has.CPUs.Intersect(h.all).Empty()):

@@ -214,7 +214,7 @@ func fakeKubectl(t *testing.T, b *pods, script string) {
 func TestTheReportOfTheNodeSaysWhichCPUsItGives(t *testing.T) {
 	b := podsOn(t, 8)
 	fakeKubectl(t, b, `echo '{"status":{"cpus":{"caches":[{"cpus":"0-3"},{"cpus":"4-7"}],"reserved":"0","keep":2,
-"held":[{"uid":"u","policy":"exclusive","cpus":"4-5"},{"uid":"v","policy":"pool","cpus":"0-3"}]}}}'`)
+"pods":[{"uid":"u","policy":"exclusive","cpus":"4-5"},{"uid":"v","policy":"pool","cpus":"0-3"}]}}}'`)
 	c, err := readCPUs(t.Context(), b.space.Client, "a")
 	if err != nil || c.why != "" || c.keep != 2 || len(c.pools) != 2 || c.open.String() != "1-7" || c.owned.String() != "4-5" {
 		t.Errorf("%+v: %v", c, err)
@@ -240,7 +240,7 @@ func TestPodsMustHoldWhatTheirModeGives(t *testing.T) {
 		says string // empty: they have it
 	}{
 		"own CPUs":            {pinning.Pinned, `{"uid":"u","policy":"exclusive","cpus":"4-5"},{"uid":"v","policy":"exclusive","cpus":"6-7"}`, ""},
-		"one has none":        {pinning.PinnedQuota, `{"uid":"u","policy":"exclusive","cpus":"4-5"}`, "a pod has no CPUs of its own: no room"},
+		"one has none":        {pinning.PinnedQuota, `{"uid":"u","policy":"exclusive","cpus":"4-5"},{"uid":"v","policy":"exclusive","why":"no room"}`, "a pod has no CPUs of its own: no room"},
 		"seats":               {pinning.PinnedQuota, `{"uid":"u","policy":"exclusive","cpus":"4-5"},{"uid":"v","policy":"shared","cpus":"6-7"}`, "CPUs 6-7 as shared"},
 		"too few":             {pinning.Pinned, `{"uid":"u","policy":"exclusive","cpus":"4"},{"uid":"v","policy":"exclusive","cpus":"6-7"}`, "CPUs 4, not 2 that no other pod has"},
 		"the same CPUs":       {pinning.Pinned, `{"uid":"u","policy":"exclusive","cpus":"4-5"},{"uid":"v","policy":"exclusive","cpus":"5-6"}`, "CPUs 5-6, not 2 that no other pod has"},
@@ -250,7 +250,7 @@ func TestPodsMustHoldWhatTheirModeGives(t *testing.T) {
 		"a profile adds LSR":  {pinning.SharedFree, `{"uid":"v","policy":"exclusive","cpus":"0-1"}`, "gave a pod CPUs 0-1 (exclusive), although"},
 	} {
 		b := podsOn(t, 8)
-		fakeKubectl(t, b, `echo '{"status":{"cpus":{"caches":[{"cpus":"0-7"}],"refused":[{"uid":"v","why":"no room"}],"held":[`+c.held+`]}}}'`)
+		fakeKubectl(t, b, `echo '{"status":{"cpus":{"caches":[{"cpus":"0-7"}],"pods":[`+c.held+`]}}}'`)
 		h, err := b.held(t.Context(), c.mode, 2, []string{"u", "v"})
 		if err != nil || (h.why == "") != (c.says == "") || !strings.Contains(h.why, c.says) {
 			t.Errorf("%s: %+v, %v, want %q", name, h, err, c.says)
