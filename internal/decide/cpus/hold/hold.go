@@ -111,7 +111,7 @@ func Decide(shared facts.Pool, keep unit.Percent, had Held, s node.Snapshot) Gra
 	pool := shared.Counted(s)
 	r := round{
 		Grants: Grants{Held: Held{Allocations: map[node.WorkloadID]cpus.Allocation{}}, Map: pick.Compile(s.Topology)},
-		snap:   s, had: had, pool: pool, least: Keep(keep, pool), counted: countedOn(s),
+		snap:   s, had: had, all: s.Topology.All(), pool: pool, least: Keep(keep, pool), counted: countedOn(s),
 	}
 	bound := r.claims()
 	r.start(bound)
@@ -127,13 +127,16 @@ type round struct {
 	snap  node.Snapshot
 	had   Held
 	asked []claim // all claims for own CPUs, in their order
-	// pool are the CPUs that are divided. free are those of them that no workload
-	// owns so far.
-	pool, free unit.CPUSet
+	// all are the CPUs of the node, and pool those that are divided. free are those
+	// of the pool that no workload owns so far.
+	all, pool, free unit.CPUSet
 	// ledger says what workloads have so far. Before its turn, a workload with
 	// shared CPUs has what it had in the last tick, or what its scheduler chose.
 	// One that must stay apart from others marks its cores or NUMA nodes.
-	ledger  place.Node
+	ledger place.Node
+	// pending are grants that the ledger lacks so far: most ticks only repeat the
+	// grants of the last one, and need no ledger for this.
+	pending []node.WorkloadID
 	least   int // number of CPUs that stay free
 	counted int // number of CPUs that services without own CPUs request
 }
@@ -163,19 +166,20 @@ func (r *round) start(off unit.CPUSet) {
 }
 
 func (r *round) restart(off unit.CPUSet, all map[node.WorkloadID]cpus.Allocation) {
-	r.ledger = place.NewNode(r.Map, r.Map.All().Minus(r.pool).Union(off), 0, all)
-	r.free = r.ledger.Open()
+	r.ledger = place.NewNode(r.Map, r.all.Minus(r.pool).Union(off), 0, all)
+	r.free, r.pending = r.ledger.Open(), nil
 }
 
-// take removes what a workload has from the ledger.
+// take removes from the ledger what a workload has before its turn.
 func (r *round) take(id node.WorkloadID) {
 	if r.ledger.Has(place.UID(id)) {
+		freed := r.ledger.Open()
 		r.ledger = r.ledger.Without(place.UID(id))
-		r.free = r.ledger.Open()
+		r.free = r.free.Union(r.ledger.Open().Minus(freed))
 	}
 }
 
-// put says in the ledger what a workload has.
+// put says in the ledger what a workload has before its turn.
 func (r *round) put(id node.WorkloadID, a cpus.Allocation) {
 	r.take(id)
 	r.ledger = r.ledger.With(place.UID(id), a)
@@ -184,17 +188,29 @@ func (r *round) put(id node.WorkloadID, a cpus.Allocation) {
 	}
 }
 
+// openTo returns the ledger for a workload that may use the CPUs of a room.
+func (r *round) openTo(room unit.CPUSet) place.Node {
+	for _, id := range r.pending {
+		r.ledger = r.ledger.With(place.UID(id), r.Allocations[id])
+	}
+	r.pending = nil
+	return r.ledger.Close(r.all.Minus(room))
+}
+
 // grant gives CPUs to a workload.
 func (r *round) grant(id node.WorkloadID, a cpus.Allocation, n cpus.Note) {
 	n.Has = a.CPUs.Len()
 	r.Allocations[id] = a
 	r.note(id, n)
-	r.put(id, a)
+	r.pending = append(r.pending, id)
+	if a.Policy == cpus.Exclusive {
+		r.free = r.free.Minus(a.CPUs)
+	}
 }
 
 // roomOf returns the CPUs that the cgroup of a workload could use before Tenon.
 func (r *round) roomOf(w *node.Workload) unit.CPUSet {
-	return RoomBefore(r.snap.Knobs, w.Cgroup, r.Map.All())
+	return RoomBefore(r.snap.Knobs, w.Cgroup, r.all)
 }
 
 // Demands reports whether a workload demands CPUs, own or shared.

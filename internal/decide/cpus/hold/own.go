@@ -116,7 +116,7 @@ func (r *round) own(c *claim) {
 		more = r.free.Len() - max(r.least, r.counted)
 	}
 	want := requestOf(w, c.cpus)
-	ledger := r.ledger.Close(r.Map.All().Minus(c.room))
+	ledger := r.openTo(c.room)
 	if c.cpus <= more {
 		if offer, not := ledger.Resize(want, had); not == cpus.Fits {
 			note.Choice = choiceOf(w, note.Choice)

@@ -81,7 +81,7 @@ func (r *round) share(off unit.CPUSet) {
 // nothing, the Allocation is empty.
 func (r *round) seat(w *node.Workload) (cpus.Allocation, cpus.Note) {
 	o := &w.Overrides.CPUs
-	ledger := r.ledger.Close(r.Map.All().Minus(r.roomOf(w)))
+	ledger := r.openTo(r.roomOf(w))
 	var h cpus.Allocation
 	var no *cpus.Reason
 	possible, lost := false, false
