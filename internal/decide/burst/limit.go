@@ -5,6 +5,7 @@ import (
 
 	"tenon.sh/tenon/internal/decide/cpus/hold"
 	"tenon.sh/tenon/internal/decide/cpus/seat"
+	"tenon.sh/tenon/internal/decide/culprit"
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
@@ -16,12 +17,14 @@ type Input struct {
 	Use      facts.Use
 	Own      hold.Grants
 	Seats    seat.Grants
-	Bounds   []plan.Want // of the contention roots
+	Bounds   []plan.Want   // of the contention roots
+	Single   culprit.State // the bounds of single workloads
 	Snapshot node.Snapshot
 }
 
 // Decide owns cpu.max of a workload's own cgroup. The value is the limit of the workload's owner,
-// plus CPU burst for LS work. A workload with exclusive CPUs, or a BE workload that its seats
+// plus CPU burst for LS work, and at most the bound that a BE workload alone has
+// (package culprit). A workload with exclusive CPUs, or a BE workload that its seats
 // limit, has no quota: its CPUs limit it. If the workload's cgroup is a contention root, cpu.max
 // belongs to suppress.
 //
@@ -42,6 +45,9 @@ func Decide(c Config, had Lending, in Input) (Lending, []plan.Want) {
 			}
 		}
 		in.Seats.Relieve(w, s.Knobs, mine)
+		if b, bounded := in.Single.Bounds[w.ID]; bounded {
+			tighten(s.Knobs, b, mine)
+		}
 		for _, want := range mine {
 			if p := want.Knob.Cgroup; !l.IsRoot(p) && !seen[p] {
 				wants = append(wants, want)
@@ -71,6 +77,20 @@ func Decide(c Config, had Lending, in Input) (Lending, []plan.Want) {
 		}
 	}
 	return x.next, wants
+}
+
+// tighten applies the bound of a BE workload to its limit, and to those of its
+// containers, which the kernel would refuse above the bound on cgroup v1.
+func tighten(k node.Knobs, b culprit.Bound, wants []plan.Want) {
+	for i := range wants {
+		own, known := wants[i].Outcome(k).(node.CPUMax)
+		if i > 0 && (!known || !facts.IsQuota(own)) {
+			continue
+		}
+		if v, tighter := b.Tighten(own); tighter {
+			wants[i].Intent, wants[i].Value, wants[i].Reason = plan.Set, v, b.Text()
+		}
+	}
 }
 
 // ownLimit returns the want for the CPU limit of p. base is this limit without

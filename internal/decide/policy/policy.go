@@ -14,6 +14,7 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/grow"
 	"tenon.sh/tenon/internal/decide/cpus/hold"
 	"tenon.sh/tenon/internal/decide/cpus/seat"
+	"tenon.sh/tenon/internal/decide/culprit"
 	"tenon.sh/tenon/internal/decide/evict"
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/isolation"
@@ -66,6 +67,8 @@ type State struct {
 	// SLO tracks the objectives. CPUBackOff is the reduction of the CPU of BE.
 	SLO        slo.Tracker      `json:"slo,omitzero"`
 	CPUBackOff suppress.BackOff `json:"cpu_backoff,omitzero"`
+	// Single holds the bounds of single BE workloads.
+	Single culprit.State `json:"culprits,omitzero"`
 	// CacheBackOff is the reduction of the cache and memory bandwidth of BE.
 	CacheBackOff cache.BackOff `json:"cache_backoff,omitzero"`
 	// CPUs holds the CPUs of the workloads that ask for some.
@@ -99,7 +102,8 @@ func reasonsOf(misses []slo.Miss) map[node.WorkloadID]string {
 func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	l := facts.LayoutOf(s)
 	next := State{Use: st.Use.Observe(s), SLO: st.SLO.Observe(s)}
-	next.CPUBackOff = st.CPUBackOff.Follow(next.SLO, s.At)
+	next.Single = st.Single.Follow(culprit.Input{SLO: next.SLO, Use: next.Use, Capacity: unit.CPUs(c.Pool.Counted(s).Len()), Snapshot: s})
+	next.CPUBackOff = st.CPUBackOff.Follow(next.SLO, next.Single.Alone, s.At)
 	next.Batch = st.Batch.Observe(c.Overcommit, c.Pool, next.Use.Elapsed, s)
 	pool := c.Pool.WithIsolated(s)
 	own := hold.Decide(pool, c.Suppress.KeepPercent(), st.CPUs, s)
@@ -108,13 +112,13 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	var selector, bounds, shares, ends []plan.Want
 	next.Selector, selector = st.Selector.Select(c.CPUQOS, isolation.Input{Pool: pool, Layout: l, Use: next.Use, SLO: next.SLO, Own: own, Snapshot: s})
 	next.Growth, bounds = suppress.Decide(c.Suppress, st.Growth, suppress.Input{
-		Pool: pool, Layout: l, Use: next.Use, BackOff: next.CPUBackOff, Own: own, Snapshot: s,
+		Pool: pool, Layout: l, Use: next.Use, BackOff: next.CPUBackOff, Single: next.Single, Own: own, Snapshot: s,
 		Avoid: next.Selector.LS.Siblings(s.Topology), Seated: st.Seats.May,
 	})
 	var seats seat.Grants
 	next.Seats, seats, bounds = seat.Wants(c.Seats, st.Seats, pool, l, next.Use, own, bounds, s)
 	var limits []plan.Want
-	next.Lending, limits = burst.Decide(c.Burst, st.Lending, burst.Input{Layout: l, Use: next.Use, Own: own, Seats: seats, Bounds: bounds, Snapshot: s})
+	next.Lending, limits = burst.Decide(c.Burst, st.Lending, burst.Input{Layout: l, Use: next.Use, Own: own, Seats: seats, Bounds: bounds, Single: next.Single, Snapshot: s})
 	if len(c.Cache.Classes) > 0 || facts.AnyOf(s.Workloads, cache.OwnsControl) {
 		next.CacheBackOff = st.CacheBackOff.Follow(next.SLO, s)
 		shares = cache.Decide(c.Cache, next.CacheBackOff, !next.Selector.ClearsSiblings(c.CPUQOS, s), s)

@@ -70,6 +70,10 @@ type Judgement struct {
 	At      time.Time     `json:"at,omitzero"`
 	Waited  time.Duration `json:"waited_ns,omitempty"`
 	Runners []Runner      `json:"runners,omitempty"`
+	// ByBE is the part of Waited during which BE work ran, and Window the length of
+	// the window.
+	ByBE   time.Duration `json:"by_be_ns,omitempty"`
+	Window time.Duration `json:"window_ns,omitempty"`
 	// Periods are the periods of the workload's own CPU limit in the window. In
 	// ThrottledPeriods of them the limit stopped it.
 	Periods          int64 `json:"periods,omitempty"`
@@ -131,12 +135,12 @@ func (j Judgement) keep(at time.Time, want time.Duration, d spread) Judgement {
 	return next
 }
 
-// missed records a window with a miss. grown is the growth of the counters in the
+// missed records a window with a miss, of the given length. grown is the growth of the counters in the
 // window, and runners are the parts of the waits.
-func (j Judgement) missed(at time.Time, want time.Duration, d spread, cause Cause, grown Reading, runners []Runner) Judgement {
+func (j Judgement) missed(at time.Time, length, want time.Duration, d spread, cause Cause, grown Reading, runners []Runner) Judgement {
 	next := Judgement{
 		Verdict: Missed, Cause: cause, Since: at, Objective: want, Tail: d.tail(), Estimated: d.after == nil,
-		At: at, Waited: grown.Waited, Periods: grown.Periods.Or(0), ThrottledPeriods: grown.ThrottledPeriods.Or(0),
+		At: at, Waited: grown.Waited, ByBE: grown.ByBE, Window: length, Periods: grown.Periods.Or(0), ThrottledPeriods: grown.ThrottledPeriods.Or(0),
 	}
 	if j.Verdict == Missed {
 		next.Since = j.Since

@@ -194,7 +194,7 @@ func (f State) observe(at time.Time, w *node.Workload, want time.Duration, now R
 			f.Miss.Quota = Adds
 		}
 		parts := runners.since(f.Runners)
-		f.Judgement = f.Judgement.missed(at, want, d, causeOf(grown, f.Miss.Helpless, parts), grown, parts)
+		f.Judgement = f.Judgement.missed(at, length, want, d, causeOf(grown, f.Miss.Helpless, parts), grown, parts)
 		return f.begin(at, w, now, runners)
 	}
 	if length < longestWindow && (length < LeastWindow || d.waits < enoughWaits) {
@@ -208,7 +208,7 @@ func (f State) observe(at time.Time, w *node.Workload, want time.Duration, now R
 	case (calm || !blamed) && d.isMissed(want, 0):
 		f.Miss, f.Doubted = missOf(at, w.ID, want, d), false
 		f.Miss.Quota, f.Miss.Helpless = Explains, true
-		f.Judgement = f.Judgement.missed(at, want, d, OwnLimit, grown, runners.since(f.Runners))
+		f.Judgement = f.Judgement.missed(at, length, want, d, OwnLimit, grown, runners.since(f.Runners))
 	case calm:
 		f = State{Judgement: f.Judgement.keep(at, want, d)}
 	}

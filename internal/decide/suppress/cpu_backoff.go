@@ -6,6 +6,7 @@ import (
 
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/slo"
+	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -25,9 +26,10 @@ type BackOff struct {
 }
 
 // Follow updates the back-off to the given time. It ignores services whose waits BE hardly
-// causes. If several services miss their objectives in one window, Follow halves the budget
+// causes, and halves nothing for those that a bound of a single workload is to help
+// (alone). If several services miss their objectives in one window, Follow halves the budget
 // only once, because only the next window shows what the halving did.
-func (g BackOff) Follow(x slo.Tracker, at time.Time) BackOff {
+func (g BackOff) Follow(x slo.Tracker, alone func(node.WorkloadID) bool, at time.Time) BackOff {
 	if g.At.After(at) { // g.At is from before a reboot
 		g.At, g.Cut = at, at
 	}
@@ -36,7 +38,7 @@ func (g BackOff) Follow(x slo.Tracker, at time.Time) BackOff {
 		if m.Helpless {
 			continue
 		}
-		if m.At.Equal(at) && at.Sub(g.Cut) >= slo.LeastWindow {
+		if m.At.Equal(at) && at.Sub(g.Cut) >= slo.LeastWindow && !alone(m.Workload) {
 			return BackOff{Permille: 1000 - (1000-g.Permille)/2, At: at, Cut: at, Miss: m}
 		}
 		missing = true

@@ -8,6 +8,8 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
+func noneAlone(node.WorkloadID) bool { return false }
+
 // TestCPUBackOffEndsInTime checks that the number of ticks does not change how
 // long the back-off lasts, and that a pause does not end the back-off at once.
 func TestCPUBackOffEndsInTime(t *testing.T) {
@@ -15,17 +17,17 @@ func TestCPUBackOffEndsInTime(t *testing.T) {
 		g, at := BackOff{Permille: 1000, At: time.Unix(0, 0), Miss: slo.Miss{Workload: "web", At: time.Unix(0, 0)}}, time.Unix(0, 0)
 		for g.Permille > 0 {
 			at = at.Add(every)
-			g = g.Follow(slo.Tracker{}, at)
+			g = g.Follow(slo.Tracker{}, noneAlone, at)
 		}
 		if took := at.Sub(time.Unix(0, 0)); took < 50*time.Second || took >= 50*time.Second+every {
 			t.Errorf("with a tick every %v the back-off ended after %v", every, took)
 		}
 	}
-	g := BackOff{Permille: 1000, At: time.Unix(0, 0)}.Follow(slo.Tracker{}, time.Unix(3600, 0))
+	g := BackOff{Permille: 1000, At: time.Unix(0, 0)}.Follow(slo.Tracker{}, noneAlone, time.Unix(3600, 0))
 	if g.Permille != 900 {
 		t.Errorf("after a pause of an hour the back-off is %d ‰, want 900", g.Permille)
 	}
-	if again := g.Follow(slo.Tracker{}, time.Unix(3600, 0)); again.Permille != 900 {
+	if again := g.Follow(slo.Tracker{}, noneAlone, time.Unix(3600, 0)); again.Permille != 900 {
 		t.Errorf("at the same moment again: %d ‰", again.Permille)
 	}
 }
@@ -38,7 +40,7 @@ func TestCPUBackOffOnlyEverNarrows(t *testing.T) {
 	g, at, last := BackOff{}, time.Unix(0, 0), b.May
 	for turn := range 20 {
 		at = at.Add(time.Second)
-		g = g.Follow(slo.Tracker{Work: map[node.WorkloadID]slo.State{"web": {Miss: slo.Miss{Workload: "web", At: at}}}}, at)
+		g = g.Follow(slo.Tracker{Work: map[node.WorkloadID]slo.State{"web": {Miss: slo.Miss{Workload: "web", At: at}}}}, noneAlone, at)
 		now := b.subtract(g).May
 		if now > last || now < b.Least || (turn > 10 && now != b.Least) {
 			t.Fatalf("after %d s of waiting BE may use %v after %v", turn+1, now, last)
@@ -61,15 +63,15 @@ func TestManyObjectivesCostOneHalving(t *testing.T) {
 		return x
 	}
 	at := time.Unix(100, 0)
-	g := BackOff{}.Follow(missed(at, "web"), at)
+	g := BackOff{}.Follow(missed(at, "web"), noneAlone, at)
 	for i, id := range []node.WorkloadID{"api", "db", "cache"} {
 		at := at.Add(time.Duration(i+1) * 100 * time.Millisecond)
-		g = g.Follow(missed(at, id), at)
+		g = g.Follow(missed(at, id), noneAlone, at)
 	}
 	if g.Permille != 500 {
 		t.Errorf("the back-off is %d ‰ for four objectives within one window, want 500", g.Permille)
 	}
-	if g = g.Follow(missed(at.Add(slo.LeastWindow), "api"), at.Add(slo.LeastWindow)); g.Permille != 750 {
+	if g = g.Follow(missed(at.Add(slo.LeastWindow), "api"), noneAlone, at.Add(slo.LeastWindow)); g.Permille != 750 {
 		t.Errorf("the back-off is %d ‰ after a second window, want 750", g.Permille)
 	}
 }
@@ -78,8 +80,8 @@ func TestManyObjectivesCostOneHalving(t *testing.T) {
 // was saved. The back-off must continue as if it were saved now.
 func TestAClockThatWasSetBackDelaysNoCPU(t *testing.T) {
 	now, future := time.Unix(1000, 0), time.Unix(1e6, 0)
-	g := BackOff{Permille: 500, At: future, Cut: future}.Follow(slo.Tracker{}, now)
-	if g = g.Follow(slo.Tracker{}, now.Add(time.Second)); g.Permille != 480 {
+	g := BackOff{Permille: 500, At: future, Cut: future}.Follow(slo.Tracker{}, noneAlone, now)
+	if g = g.Follow(slo.Tracker{}, noneAlone, now.Add(time.Second)); g.Permille != 480 {
 		t.Errorf("the back-off is %d ‰ a second later, want 480", g.Permille)
 	}
 }

@@ -3,6 +3,7 @@ package suppress
 import (
 	"fmt"
 
+	"tenon.sh/tenon/internal/decide/culprit"
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
@@ -92,13 +93,14 @@ func (x *suppressor) quotaNow(m node.CgroupPath) (node.CPUMax, bool) {
 type top struct {
 	most    unit.MilliCPU
 	limited bool // there is a limit
-	asked   bool // most is the CPU limit of a workload
+	asked   bool // most is the CPU limit of a workload, or its bound
 	reason  string
 }
 
 // topsOf returns the top of each contention root: the quota that the root had before Tenon, or
-// the CPU limit of a workload whose own cgroup is the root.
-func topsOf(l facts.Layout, s node.Snapshot) map[node.CgroupPath]top {
+// the CPU limit of a workload whose own cgroup is the root, or the bound that this workload alone
+// has, if that is smaller.
+func topsOf(l facts.Layout, single culprit.State, s node.Snapshot) map[node.CgroupPath]top {
 	tops := map[node.CgroupPath]top{}
 	for _, m := range l.Roots {
 		knob := node.Knob{Cgroup: m, File: node.FileCPUMax}
@@ -110,6 +112,9 @@ func topsOf(l facts.Layout, s node.Snapshot) map[node.CgroupPath]top {
 		w := &s.Workloads[i]
 		if m, asked := w.CPULimit.Value(); asked && l.IsRoot(w.Cgroup) {
 			tops[w.Cgroup] = top{most: m, limited: true, asked: true, reason: fmt.Sprintf("%s has a CPU limit of %v", w.ID, m)}
+		}
+		if b, bounded := single.Bounds[w.ID]; bounded && l.IsRoot(w.Cgroup) && (!tops[w.Cgroup].limited || b.May < tops[w.Cgroup].most) {
+			tops[w.Cgroup] = top{most: b.May, limited: true, asked: true, reason: b.Text()}
 		}
 	}
 	return tops

@@ -3,6 +3,7 @@ package suppress
 import (
 	"fmt"
 
+	"tenon.sh/tenon/internal/decide/culprit"
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
@@ -39,7 +40,7 @@ func SafeBounds(c Config, pool facts.Pool, s node.Snapshot) []plan.Want {
 		reason = fmt.Sprintf("no agent runs: BE keeps %v of %v", c.MinPercent, capacity)
 	}
 	share /= unit.MilliCPU(len(l.Roots))
-	tops := topsOf(l, s)
+	tops := topsOf(l, culprit.State{}, s)
 	bound := func(p, root node.CgroupPath) plan.Want {
 		most := share
 		if t := tops[root]; t.limited {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"tenon.sh/tenon/internal/decide/cpus/hold"
+	"tenon.sh/tenon/internal/decide/culprit"
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/writeconflict"
@@ -67,6 +68,7 @@ type Input struct {
 	Layout   facts.Layout
 	Use      facts.Use
 	BackOff  BackOff
+	Single   culprit.State // the bounds of single workloads
 	Own      hold.Grants
 	Snapshot node.Snapshot
 	// Avoid lists the CPUs that BE should avoid. If the minimum of BE needs some
@@ -88,7 +90,7 @@ func Decide(c Config, saved unit.MilliCPU, in Input) (unit.MilliCPU, []plan.Want
 		return 0, nil
 	}
 	c = c.strategyDuring(in.BackOff)
-	x := suppressor{Config: c, Pool: in.Pool, Layout: l, use: u, snap: s, cpus: in.Pool.Counted(s), tops: topsOf(l, s), chain: chainOf(l, s), own: in.Own, avoid: in.Avoid, seated: in.Seated}
+	x := suppressor{Config: c, Pool: in.Pool, Layout: l, use: u, snap: s, cpus: in.Pool.Counted(s), tops: topsOf(l, in.Single, s), chain: chainOf(l, s), own: in.Own, avoid: in.Avoid, seated: in.Seated}
 	switch {
 	case !c.Enable:
 		_, sets := x.keepOff(plan.Release, "CPU suppress is off")

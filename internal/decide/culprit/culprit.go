@@ -1,0 +1,301 @@
+// Package culprit bounds single BE workloads: the one for which a service waits
+// most loses CPU alone, and the next window of the service shows whether that
+// helps. All other BE work keeps its CPU meanwhile.
+package culprit
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/slo"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+const (
+	// A workload is a suspect if it caused at least 1/suspectDivisor of the time for
+	// which the service waited for BE work.
+	suspectDivisor = 4
+	// maxSuspects is the number of suspects that are tried one after the other. Then
+	// all BE work gives way.
+	maxSuspects = 3
+	// A bound helps if the service then waits at most reliefPercent as long for BE
+	// work as before.
+	reliefPercent = 80
+	// Least is the smallest bound: less would not let a workload end.
+	Least unit.MilliCPU = 100
+	// growBack is the time in which a bound grows by 1/1000 of the node's CPU, while
+	// the workload uses at least hungryPercent of it.
+	growBack                    = 50 * time.Millisecond
+	hungryPercent unit.MilliCPU = 80
+	// A workload that uses less than half of its bound for idleTime loses the bound.
+	idleTime = 10 * time.Second
+	// A bound does not grow beyond safePercent of the level at which the service
+	// missed its objective, until a probe is due. Each probe that fails at about the
+	// same level doubles the time to the next one.
+	safePercent                 = 90
+	firstProbe, longestInterval = 30 * time.Second, 32 * time.Minute
+	// At most maxPairs levels are remembered, and each for forgetAfter.
+	maxPairs    = 64
+	forgetAfter = time.Hour
+)
+
+// A State holds the bounds and what was learnt from them.
+type State struct {
+	Bounds map[node.WorkloadID]Bound `json:"bounds,omitempty"`
+	// Searches are the services for whose misses a suspect is bounded.
+	Searches map[node.WorkloadID]Search `json:"searches,omitempty"`
+	// Levels are the bounds at which a pair failed, by Pair.
+	Levels map[Pair]Level `json:"levels,omitempty"`
+}
+
+// A Bound is the CPU that one BE workload may use.
+type Bound struct {
+	May    unit.MilliCPU   `json:"may_mcpu"`
+	Victim node.WorkloadID `json:"victim"` // the service that waited
+	Since  time.Time       `json:"since"`
+	At     time.Time       `json:"at"` // time of the last change
+	// Share is the part of the victim's waits for BE work that this workload caused
+	// when it was last bounded, in percent.
+	Share int64 `json:"share_percent"`
+	// IdleSince is the time since which the workload uses less than half of its bound.
+	IdleSince time.Time `json:"idle_since,omitzero"`
+}
+
+// A Search is the state of one missed objective.
+type Search struct {
+	// Suspect is the workload whose bound is on trial. Before is the time for which
+	// the service waited for BE work before the bound, in a thousandth of the time of
+	// the window. Had is the bound that the suspect had then; 0: none.
+	Suspect node.WorkloadID `json:"suspect,omitempty"`
+	Before  int64           `json:"before_permille,omitempty"`
+	Had     unit.MilliCPU   `json:"had_mcpu,omitempty"`
+	// Tried are the suspects whose bounds did not help.
+	Tried []node.WorkloadID `json:"tried,omitempty"`
+	// All says that no single workload is to blame, so all BE work gives way.
+	All bool `json:"all,omitempty"`
+}
+
+// A Pair is a service and the BE work that it waited for.
+type Pair string
+
+func pairOf(victim node.WorkloadID, w *node.Workload) Pair {
+	return Pair(string(victim) + " " + cmp.Or(w.Owner, string(w.ID)))
+}
+
+// A Level is the bound at which a service missed its objective.
+type Level struct {
+	May   unit.MilliCPU `json:"may_mcpu"`
+	At    time.Time     `json:"at"`
+	Probe time.Duration `json:"probe_ns"` // no bound grows beyond May until At + Probe
+}
+
+// Input holds what Follow reads.
+type Input struct {
+	SLO      slo.Tracker
+	Use      facts.Use
+	Capacity unit.MilliCPU
+	Snapshot node.Snapshot
+}
+
+// Follow returns the state after a snapshot.
+func (st State) Follow(in Input) State {
+	at := in.Snapshot.At
+	be := map[node.WorkloadID]*node.Workload{}
+	if len(st.Bounds) > 0 || len(in.SLO.Work) > 0 {
+		for i := range in.Snapshot.Workloads {
+			if w := &in.Snapshot.Workloads[i]; w.Class == node.BE {
+				be[w.ID] = w
+			}
+		}
+	}
+	x := follower{Input: in, be: be, next: State{Bounds: map[node.WorkloadID]Bound{}, Searches: map[node.WorkloadID]Search{}, Levels: maps.Clone(st.Levels)}}
+	for p, l := range x.next.Levels {
+		if at.Sub(l.At) > forgetAfter || l.At.After(at) {
+			delete(x.next.Levels, p)
+		}
+	}
+	for id, b := range st.Bounds {
+		if w := be[id]; w != nil {
+			x.growBack(w, b)
+		}
+	}
+	for _, m := range in.SLO.Violations() {
+		q := st.Searches[m.Workload]
+		j := in.SLO.Work[m.Workload].Judgement
+		if m.At.Equal(at) && j.At.Equal(at) && j.Cause == slo.ForBE && !m.Helpless {
+			q = x.judge(q, m.Workload, j)
+		}
+		x.next.Searches[m.Workload] = q
+	}
+	return x.next.tidy()
+}
+
+// Alone reports whether a missed objective of a service is answered by a bound of
+// a single workload, so that other BE work keeps its CPU.
+func (st State) Alone(victim node.WorkloadID) bool {
+	q, searched := st.Searches[victim]
+	return searched && q.Suspect != "" && !q.All
+}
+
+func (st State) tidy() State {
+	if len(st.Bounds) == 0 {
+		st.Bounds = nil
+	}
+	if len(st.Searches) == 0 {
+		st.Searches = nil
+	}
+	for len(st.Levels) > maxPairs {
+		oldest := slices.MinFunc(slices.Sorted(maps.Keys(st.Levels)), func(a, b Pair) int { return st.Levels[a].At.Compare(st.Levels[b].At) })
+		delete(st.Levels, oldest)
+	}
+	if len(st.Levels) == 0 {
+		st.Levels = nil
+	}
+	return st
+}
+
+type follower struct {
+	Input
+	be   map[node.WorkloadID]*node.Workload
+	next State
+}
+
+// growBack keeps a bound, and lets it grow with time. A bound that limits nothing
+// goes.
+func (x *follower) growBack(w *node.Workload, b Bound) {
+	at := x.Snapshot.At
+	if b.At.After(at) { // it is from before a reboot
+		b.At = at
+	}
+	used := x.Use.Workload[w.ID]
+	if x.SLO.Work[b.Victim].Miss.Happened() || 100*used < hungryPercent*b.May {
+		b.At = at
+	} else if n := min(at.Sub(b.At), facts.LongestGap) / growBack; n > 0 {
+		b.At = b.At.Add(n * growBack)
+		if at.Sub(b.At) >= growBack {
+			b.At = at
+		}
+		may := b.May + x.Capacity*unit.MilliCPU(n)/1000
+		if l, known := x.next.Levels[pairOf(b.Victim, w)]; known && at.Sub(l.At) < l.Probe {
+			may = max(min(may, l.May*safePercent/100), b.May)
+		}
+		b.May = may
+	}
+	switch {
+	case 2*used >= b.May:
+		b.IdleSince = time.Time{}
+	case b.IdleSince.IsZero():
+		b.IdleSince = at
+	case at.Sub(b.IdleSince) >= idleTime:
+		return
+	}
+	if b.May < x.Capacity {
+		x.next.Bounds[w.ID] = b
+	}
+}
+
+// judge follows a window in which a service missed its objective and waited for BE
+// work. It judges the bound of the last suspect, and bounds the next one.
+func (x *follower) judge(q Search, victim node.WorkloadID, j slo.Judgement) Search {
+	rate := int64(j.ByBE * 1000 / max(j.Window, 1))
+	begins := q.Suspect == "" && len(q.Tried) == 0
+	if q.Suspect != "" && 100*rate > reliefPercent*q.Before {
+		x.liftBound(q, victim)
+		q.Tried = append(slices.Clone(q.Tried), q.Suspect)
+	}
+	q.Suspect = ""
+	if len(q.Tried) < maxSuspects && len(x.be) > 1 { // a single one has no others to spare
+		for _, r := range j.Runners {
+			w := x.be[r.ID]
+			if w == nil || r.Cause != slo.ForBE || suspectDivisor*r.Time < j.ByBE || slices.Contains(q.Tried, r.ID) {
+				continue
+			}
+			if had, bounded := x.bound(w, victim, int64(r.Time*100/max(j.ByBE, 1)), begins); bounded {
+				q.Suspect, q.Before, q.Had = r.ID, rate, had
+				return q
+			}
+		}
+	}
+	q.All = true
+	return q
+}
+
+// bound halves what a workload may use. It returns the bound that the workload had,
+// and false if it can lose nothing more. begins says that the service missed its
+// objective with the present bound, after it was met.
+func (x *follower) bound(w *node.Workload, victim node.WorkloadID, share int64, begins bool) (had unit.MilliCPU, bounded bool) {
+	if w.CPUManagedExternally {
+		return 0, false
+	}
+	used := max(x.Use.Workload[w.ID], x.Use.Latest[w.ID])
+	b, was := x.next.Bounds[w.ID]
+	at := x.Snapshot.At
+	if was {
+		if had = b.May; begins {
+			x.learn(pairOf(victim, w), min(b.May, max(used, Least)))
+		}
+	} else {
+		b = Bound{Since: at}
+		if l, known := x.next.Levels[pairOf(victim, w)]; known && at.Sub(l.At) < l.Probe {
+			used = min(used, 2*l.May*safePercent/100)
+		}
+	}
+	may := used / 2
+	if was {
+		may = min(may, b.May/2)
+	}
+	may = max(may, Least)
+	if used <= Least || was && may >= b.May {
+		return 0, false
+	}
+	b.May, b.Victim, b.Share, b.At, b.IdleSince = may, victim, share, at, time.Time{}
+	x.next.Bounds[w.ID] = b
+	return had, true
+}
+
+// learn remembers the level at which a pair failed.
+func (x *follower) learn(p Pair, may unit.MilliCPU) {
+	at := x.Snapshot.At
+	l, known := x.next.Levels[p]
+	next := Level{May: may, At: at, Probe: firstProbe}
+	if known && 10*max(may-l.May, l.May-may) <= l.May {
+		next.Probe = min(2*l.Probe, longestInterval)
+	}
+	if x.next.Levels == nil {
+		x.next.Levels = map[Pair]Level{}
+	}
+	x.next.Levels[p] = next
+}
+
+// liftBound gives a suspect back what it lost without an effect.
+func (x *follower) liftBound(q Search, victim node.WorkloadID) {
+	b, bounded := x.next.Bounds[q.Suspect]
+	if !bounded || b.Victim != victim {
+		return
+	}
+	if q.Had == 0 {
+		delete(x.next.Bounds, q.Suspect)
+		return
+	}
+	b.May, b.At = q.Had, x.Snapshot.At
+	x.next.Bounds[q.Suspect] = b
+}
+
+// Text says in one sentence why a workload has its bound.
+func (b Bound) Text() string {
+	return fmt.Sprintf("%s waited for it, which was %d %% of its waits for BE: it alone is bounded, to %v", b.Victim, b.Share, b.May)
+}
+
+// Tighten returns the smaller of a quota and the bound, and whether that is the
+// bound.
+func (b Bound) Tighten(own node.CPUMax) (node.CPUMax, bool) {
+	if facts.IsQuota(own) && facts.MilliOf(own) <= b.May {
+		return own, false
+	}
+	return node.Limit(b.May), true
+}

@@ -1,0 +1,180 @@
+package culprit
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/slo"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A plant is a node with a service and BE workloads that would use any amount of
+// CPU up to their demand. Each makes the service wait in proportion to what it
+// uses, times its weight.
+type plant struct {
+	state  State
+	at     time.Time
+	demand map[node.WorkloadID]unit.MilliCPU
+	weight map[node.WorkloadID]float64
+	// most is the waiting time in a second at which the service misses its objective.
+	most   time.Duration
+	missed time.Time // the last miss
+	misses int
+}
+
+const capacity = unit.MilliCPU(16000)
+
+func newPlant(most time.Duration, demand map[node.WorkloadID]unit.MilliCPU) *plant {
+	p := &plant{at: time.Unix(1e6, 0), demand: demand, most: most, weight: map[node.WorkloadID]float64{}}
+	for id := range demand {
+		p.weight[id] = 1
+	}
+	return p
+}
+
+func (p *plant) used(id node.WorkloadID) unit.MilliCPU {
+	if b, bounded := p.state.Bounds[id]; bounded {
+		return min(p.demand[id], b.May)
+	}
+	return p.demand[id]
+}
+
+// second lets a second pass.
+func (p *plant) second() {
+	p.at = p.at.Add(time.Second)
+	in := Input{Capacity: capacity, Use: facts.Use{Workload: map[node.WorkloadID]unit.MilliCPU{}}, Snapshot: node.Snapshot{At: p.at}}
+	in.Snapshot.Workloads = append(in.Snapshot.Workloads, node.Workload{ID: "web", Class: node.LS})
+	j := slo.Judgement{Verdict: slo.Missed, Cause: slo.ForBE, At: p.at, Window: time.Second}
+	for id := range p.demand {
+		in.Snapshot.Workloads = append(in.Snapshot.Workloads, node.Workload{ID: id, Class: node.BE})
+		in.Use.Workload[id] = p.used(id)
+		waited := time.Duration(float64(p.used(id)) * p.weight[id] * float64(time.Millisecond))
+		j.Runners = append(j.Runners, slo.Runner{ID: id, Cause: slo.ForBE, Time: waited})
+		j.ByBE += waited
+	}
+	for i := range j.Runners {
+		for k := i; k > 0 && (j.Runners[k].Time > j.Runners[k-1].Time || j.Runners[k].Time == j.Runners[k-1].Time && j.Runners[k].ID < j.Runners[k-1].ID); k-- {
+			j.Runners[k], j.Runners[k-1] = j.Runners[k-1], j.Runners[k]
+		}
+	}
+	if j.ByBE > p.most {
+		p.missed = p.at
+		p.misses++
+	}
+	if p.at.Sub(p.missed) < 5*time.Second {
+		if !p.missed.Equal(p.at) {
+			j.At = p.missed
+		}
+		in.SLO.Work = map[node.WorkloadID]slo.State{"web": {Miss: slo.Miss{Workload: "web", At: p.missed}, Judgement: j}}
+	}
+	p.state = p.state.Follow(in)
+}
+
+func TestTheOneToBlameIsBoundedAlone(t *testing.T) {
+	demand := map[node.WorkloadID]unit.MilliCPU{"hog": 8000}
+	for i := range 19 {
+		demand[node.WorkloadID(fmt.Sprint("calm", i))] = 50
+	}
+	p := newPlant(3*time.Second, demand)
+	for range 4 {
+		p.second()
+		for id := range p.state.Bounds {
+			if id != "hog" {
+				t.Errorf("%s is bounded", id)
+			}
+		}
+	}
+	if b := p.state.Bounds["hog"]; b.May > 2000 || b.Victim != "web" || b.Share < 80 {
+		t.Errorf("the bound after four seconds is %+v", b)
+	}
+	p.demand["hog"] = 10
+	for range 12 {
+		p.second()
+	}
+	if len(p.state.Bounds) > 0 {
+		t.Errorf("bounds of work that ended: %+v", p.state.Bounds)
+	}
+}
+
+// TestABoundWithoutEffectIsTakenBack has a service that waits as long whatever its
+// suspects use.
+func TestABoundWithoutEffectIsTakenBack(t *testing.T) {
+	p := newPlant(3*time.Second, map[node.WorkloadID]unit.MilliCPU{"a": 4000, "b": 4000, "c": 4000, "d": 10})
+	seen := map[node.WorkloadID]bool{}
+	for range 6 {
+		for id := range p.demand { // what one loses, the service waits longer for it
+			p.weight[id] = 4000 / float64(max(p.used(id), 1))
+		}
+		p.second()
+		for id := range p.state.Bounds {
+			seen[id] = true
+		}
+		if len(p.state.Bounds) > 1 {
+			t.Errorf("several are bounded at once: %+v", p.state.Bounds)
+		}
+	}
+	if len(seen) != 3 || len(p.state.Bounds) != 0 || p.state.Alone("web") {
+		t.Errorf("suspects %v, bounds %+v, alone %v; want three, none left, and that all BE work gives way", seen, p.state.Bounds, p.state.Alone("web"))
+	}
+}
+
+func TestManyThatShareTheBlameAreNotSuspects(t *testing.T) {
+	demand := map[node.WorkloadID]unit.MilliCPU{}
+	for i := range 8 {
+		demand[node.WorkloadID(fmt.Sprint("job", i))] = 1000
+	}
+	p := newPlant(3*time.Second, demand)
+	p.second()
+	if len(p.state.Bounds) > 0 || p.state.Alone("web") {
+		t.Errorf("%+v", p.state)
+	}
+}
+
+// TestALevelThatFailedIsProbedRarely counts the missed windows of an hour. Without
+// a memory, each return to the level would cost one.
+func TestALevelThatFailedIsProbedRarely(t *testing.T) {
+	p := newPlant(5*time.Second, map[node.WorkloadID]unit.MilliCPU{"hog": 12000, "calm": 100})
+	var sum unit.MilliCPU
+	for range 3600 {
+		p.second()
+		sum += p.used("hog")
+	}
+	mean := sum / 3600
+	t.Logf("%d missed windows of 3600; the job used %v on average, 4900m would keep the objective", p.misses, mean)
+	if p.misses > 36 || mean < 4900*80/100 {
+		t.Errorf("%d missed windows, and the job used %v", p.misses, mean)
+	}
+}
+
+// TestBoundsStayInRange drives random plants, whose workloads come and go, and
+// whose clock jumps.
+func TestBoundsStayInRange(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 44))
+		p := newPlant(time.Duration(r.IntN(6000))*time.Millisecond, map[node.WorkloadID]unit.MilliCPU{})
+		for range 200 {
+			id := node.WorkloadID(fmt.Sprint("job", r.IntN(6)))
+			switch r.IntN(10) {
+			case 0:
+				delete(p.demand, id)
+			case 1, 2:
+				p.demand[id], p.weight[id] = unit.MilliCPU(r.IntN(16000)), r.Float64()
+			case 3:
+				p.at = p.at.Add(time.Duration(r.IntN(7200)-3600) * time.Second)
+			}
+			p.second()
+			for id, b := range p.state.Bounds {
+				if _, runs := p.demand[id]; !runs || b.May < Least || b.May >= capacity {
+					t.Fatalf("seed %d: %s has %+v, runs %v", seed, id, b, runs)
+				}
+			}
+			if len(p.state.Levels) > maxPairs {
+				t.Fatalf("%d levels", len(p.state.Levels))
+			}
+		}
+	}
+}
