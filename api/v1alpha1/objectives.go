@@ -22,12 +22,36 @@ type Objectives struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^-?[0-9]{1,19}(\.[0-9]{1,9})?([KMGTPE]i|[numkMGTPE])?$`
 	BECPU *resource.Quantity `json:"beCPU,omitempty"`
+	// Bounded has the BE workloads that are bounded alone, because a service waited
+	// mostly for them, by name. At most 50 are listed.
+	// +listType=atomic
+	Bounded []BoundedWork `json:"bounded,omitempty"`
 	// Services has at most 50 services. Those that miss their objective come first,
 	// the longest miss before the others. More is the number of services that are
 	// missing in the list.
 	// +listType=atomic
 	Services []ServiceObjective `json:"services,omitempty"`
 	More     int32              `json:"more,omitempty"`
+}
+
+// BoundedWork is a BE workload that alone has less CPU, because a service waited
+// for it.
+type BoundedWork struct {
+	// Namespace and Pod name the pod; see ObjectiveRunner.
+	Namespace string `json:"namespace,omitempty"`
+	Pod       string `json:"pod"`
+	// ServiceNamespace and Service name the service in the same way.
+	ServiceNamespace string `json:"serviceNamespace,omitempty"`
+	Service          string `json:"service"`
+	// CPU is what the workload may use.
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^-?[0-9]{1,19}(\.[0-9]{1,9})?([KMGTPE]i|[numkMGTPE])?$`
+	CPU resource.Quantity `json:"cpu"`
+	// Share is the part of the waits for BE work that it had caused when its bound
+	// was last reduced, in percent. Since is the time of its first bound.
+	Share int32            `json:"share"`
+	Since metav1.MicroTime `json:"since"`
 }
 
 // The states of a service with an objective.

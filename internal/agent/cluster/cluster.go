@@ -101,6 +101,7 @@ type Follower struct {
 	view     podView
 	resized  map[node.CgroupPath]resize // recent resizes
 	reporter *reporter
+	bounds   *boundTeller
 }
 
 // Node holds the daemon's node for a Follower: its files and its functions.
@@ -148,6 +149,7 @@ func Follow(k Kubernetes, n Node, fs proc.FS, log *slog.Logger) *Follower {
 		return awayBy(heard, err, time.Now())
 	}
 	c.reporter = newReporter(k.API, k.Node, n.Version, log)
+	c.bounds = newBoundTeller(k.API, k.Node, log)
 	return c
 }
 
@@ -165,6 +167,7 @@ func (c *Follower) Run(ctx context.Context, background *sync.WaitGroup) {
 		background.Go(func() { w.Run(ctx) })
 	}
 	background.Go(func() { c.evictions.run(ctx) })
+	background.Go(func() { c.bounds.run(ctx) })
 	c.reporter.start(ctx, background)
 	if c.NRI != "" {
 		background.Go(func() { c.nri(ctx) })
@@ -203,6 +206,7 @@ func (c *Follower) Begin() { c.starting.Begin() }
 // policies in the tick, and troubles are the troubles of the agent itself.
 func (c *Follower) End(t tick.Tick, by policy.Config, troubles []string) {
 	c.starting.End()
+	c.bounds.follow(t, c.view.pods)
 	c.report(t, by, troubles)
 }
 

@@ -10,7 +10,7 @@ import (
 // EqualButUse reports whether two workloads are equal in all fields except
 // Usage.
 func EqualButUse(a, b *node.Workload) bool {
-	return a.ID == b.ID && a.Class == b.Class && a.Rule == b.Rule && a.Pod == b.Pod && a.Container == b.Container &&
+	return a.ID == b.ID && a.Class == b.Class && a.Rule == b.Rule && a.Pod == b.Pod && a.Owner == b.Owner && a.Container == b.Container &&
 		a.Cgroup == b.Cgroup && a.ContentionRoot == b.ContentionRoot && a.IdleCgroup == b.IdleCgroup && a.CPULimit == b.CPULimit && a.MemoryLimit == b.MemoryLimit &&
 		a.CPUManagedExternally == b.CPUManagedExternally && a.MemoryManagedExternally == b.MemoryManagedExternally &&
 		a.CPURequest == b.CPURequest && a.MemoryRequest == b.MemoryRequest && a.Weight == b.Weight && a.Priority == b.Priority &&

@@ -12,6 +12,7 @@ import (
 var (
 	descMissed  = desc("tenon_objective_missed", "1: the workload misses its objective now, because of best-effort work or for another reason.", objectiveLabels...)
 	descVerdict = desc("tenon_objective_verdict", "1, with the verdict about an objective and its cause.", append(objectiveLabels, "verdict", "cause")...)
+	descBound   = desc("tenon_workload_bound_cores", "CPU that a BE workload may use, because a service (victim) waited mostly for it.", "workload", "class", "namespace", "pod", "victim")
 
 	descMisfit  = desc("tenon_cpu_misfit", "1: the CPU limit does not fit the workload, because of its threads or its limit (kind).", "workload", "class", "kind")
 	descMisfits = desc("tenon_cpu_misfits", "Workloads that their CPU limit does not fit, by kind.", "kind")
@@ -48,6 +49,10 @@ func (e emitter) emitSLO(t tick.Tick, w node.Workload, labels ...string) {
 	if j, has := t.Objectives[w.ID]; has {
 		e.emitObjective(j, w)
 	}
+	if b, bounded := t.Single[w.ID]; bounded {
+		namespace, pod := podOf(w)
+		e.gauge(descBound, float64(b.May)/1000, label(w.ID), string(w.Class), namespace, pod, label(b.Victim))
+	}
 	if m, is := t.Misfits[w.ID]; is {
 		e.gauge(descMisfit, 1, append(labels[:len(labels):len(labels)], string(m.Kind))...)
 	}
@@ -71,13 +76,17 @@ func (e emitter) emitSLO(t tick.Tick, w node.Workload, labels ...string) {
 // pod are empty for a workload that is no pod.
 var objectiveLabels = []string{"workload", "class", "namespace", "pod"}
 
+func podOf(w node.Workload) (namespace, pod string) {
+	if w.Pod {
+		return w.ID.PodName()
+	}
+	return "", ""
+}
+
 // emitObjective emits the verdict about an objective. Without a verdict, nothing
 // says whether the objective is missed.
 func (e emitter) emitObjective(j slo.Judgement, w node.Workload) {
-	namespace, pod := "", ""
-	if w.Pod {
-		namespace, pod = w.ID.PodName()
-	}
+	namespace, pod := podOf(w)
 	labels := []string{label(w.ID), string(w.Class), namespace, pod}
 	e.gauge(descVerdict, 1, append(labels[:len(labels):len(labels)], string(j.Verdict), string(j.Cause))...)
 	switch j.Verdict {

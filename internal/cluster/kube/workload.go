@@ -125,7 +125,7 @@ func (s *scene) workload(p *corev1.Pod) (node.Workload, bool) {
 	s.amounts(p, &w)
 	w.Priority, w.DefaultPriority = priorityOf(p), defaultPriority(p)
 	w.Unlabelled = Class(p) == "" && w.Class == node.BE
-	w.Daemon = isDaemon(p)
+	w.Daemon, w.Owner = isDaemon(p), ownerOf(p)
 	w.Starting = p.Status.Phase == corev1.PodPending
 	w.Passing = p.Spec.RestartPolicy != "" && p.Spec.RestartPolicy != corev1.RestartPolicyAlways || p.Labels["app.kubernetes.io/part-of"] == "tenon"
 	w.SubPriority, _ = SubPriority(p)
@@ -206,6 +206,22 @@ func isDaemon(p *corev1.Pod) bool {
 		}
 	}
 	return false
+}
+
+// ownerOf returns the controller of a pod as Kind/name. A CronJob adds the minute to
+// the names of its Jobs, which ownerOf leaves out, so that all of them have one owner.
+func ownerOf(p *corev1.Pod) string {
+	for _, o := range p.OwnerReferences {
+		if o.Controller == nil || !*o.Controller {
+			continue
+		}
+		name := o.Name
+		if i := strings.LastIndexByte(name, '-'); o.Kind == "Job" && i > 0 && len(name)-i == 9 && strings.Trim(name[i+1:], "0123456789") == "" {
+			name = name[:i]
+		}
+		return o.Kind + "/" + p.Namespace + "/" + name
+	}
+	return ""
 }
 
 // Natives returns the cpu and memory amounts that the kubelet enforces for a

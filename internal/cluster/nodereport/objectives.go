@@ -3,6 +3,7 @@ package nodereport
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -24,10 +25,10 @@ const maxServices = 50
 var states = map[slo.Verdict]string{slo.Kept: v1alpha1.ObjectiveKept, slo.Missed: v1alpha1.ObjectiveMissed, slo.Undecided: v1alpha1.ObjectiveUndecided}
 
 // objectivesOf returns the verdict about each objective, and the bound of BE. It
-// returns nil if no service has an objective and BE has no back-off.
+// returns nil if no service has an objective and no BE work has a bound.
 func objectivesOf(v View) *v1alpha1.Objectives {
 	t := v.Tick
-	if len(t.Objectives) == 0 && t.BackOff == 0 {
+	if len(t.Objectives) == 0 && t.BackOff == 0 && len(t.Single) == 0 {
 		return nil
 	}
 	o := &v1alpha1.Objectives{BackOff: int32(t.BackOff)}
@@ -58,6 +59,7 @@ func objectivesOf(v View) *v1alpha1.Objectives {
 		o.More, ids = int32(n), ids[:maxServices]
 	}
 	pods := podsAmong(t.Snapshot)
+	o.Bounded = boundedOf(v, pods)
 	for _, id := range ids {
 		o.Services = append(o.Services, serviceOf(v, pods, id, t.Objectives[id]))
 	}
@@ -82,22 +84,44 @@ func podsAmong(s node.Snapshot) map[node.WorkloadID]bool {
 	return pods
 }
 
-func serviceOf(v View, pods map[node.WorkloadID]bool, id node.WorkloadID, j slo.Judgement) v1alpha1.ServiceObjective {
-	name := func(id node.WorkloadID) (namespace, pod string) {
-		if pods[id] {
-			return id.PodName()
-		}
-		return "", clip(strings.ToValidUTF8(string(id), "?"))
+// nameOf returns the name of a pod, or the name of other work as a pod of no
+// namespace.
+func nameOf(pods map[node.WorkloadID]bool, id node.WorkloadID) (namespace, pod string) {
+	if pods[id] {
+		return id.PodName()
 	}
+	return "", clip(strings.ToValidUTF8(string(id), "?"))
+}
+
+// wallTime returns a time of a snapshot by the wall clock. Snapshots are on a clock
+// that stops while the machine sleeps, and readers compare with theirs.
+func wallTime(v View, at time.Time) metav1.MicroTime {
+	return metav1.NewMicroTime(v.Tick.Begun.Add(at.Sub(v.Tick.Snapshot.At)).Truncate(time.Millisecond))
+}
+
+// boundedOf lists the BE workloads that are bounded alone.
+func boundedOf(v View, pods map[node.WorkloadID]bool) (all []v1alpha1.BoundedWork) {
+	single := v.Tick.Single
+	for _, id := range slices.Sorted(maps.Keys(single)) {
+		b := single[id]
+		one := v1alpha1.BoundedWork{CPU: quantity.OfCPU(b.May), Share: int32(b.Share), Since: wallTime(v, b.Since)}
+		one.Namespace, one.Pod = nameOf(pods, id)
+		one.ServiceNamespace, one.Service = nameOf(pods, b.Victim)
+		if all = append(all, one); len(all) == maxServices {
+			break
+		}
+	}
+	return all
+}
+
+func serviceOf(v View, pods map[node.WorkloadID]bool, id node.WorkloadID, j slo.Judgement) v1alpha1.ServiceObjective {
 	s := v1alpha1.ServiceObjective{
 		RunQueueDelay: duration(j.Objective), State: states[j.Verdict], Cause: string(j.Cause), Estimated: j.Estimated,
 		Periods: j.Periods, ThrottledPeriods: j.ThrottledPeriods,
 	}
-	s.Namespace, s.Pod = name(id)
+	s.Namespace, s.Pod = nameOf(pods, id)
 	if !j.Since.IsZero() {
-		// Snapshots are on a clock that stops while the machine sleeps, and readers
-		// compare with theirs.
-		at := metav1.NewMicroTime(v.Tick.Begun.Add(j.Since.Sub(v.Tick.Snapshot.At)).Truncate(time.Millisecond))
+		at := wallTime(v, j.Since)
 		s.Since = &at
 	}
 	if j.Verdict != slo.Undecided {
@@ -113,7 +137,7 @@ func serviceOf(v View, pods map[node.WorkloadID]bool, id node.WorkloadID, j slo.
 	}
 	for _, r := range j.Runners {
 		one := v1alpha1.ObjectiveRunner{Kind: string(r.Cause), Time: duration(r.Time)}
-		one.Namespace, one.Pod = name(r.ID)
+		one.Namespace, one.Pod = nameOf(pods, r.ID)
 		s.Runners = append(s.Runners, one)
 	}
 	return s
@@ -152,6 +176,9 @@ func sameObjectives(a, b *v1alpha1.Objectives) bool {
 		return a == b
 	}
 	return (a.BackOff == 0) == (b.BackOff == 0) && a.By == b.By && a.More == b.More &&
+		slices.EqualFunc(a.Bounded, b.Bounded, func(a, b v1alpha1.BoundedWork) bool {
+			return a.Namespace == b.Namespace && a.Pod == b.Pod && a.ServiceNamespace == b.ServiceNamespace && a.Service == b.Service
+		}) &&
 		slices.EqualFunc(a.Services, b.Services, func(a, b v1alpha1.ServiceObjective) bool {
 			return a.Namespace == b.Namespace && a.Pod == b.Pod && a.RunQueueDelay == b.RunQueueDelay && a.State == b.State && a.Cause == b.Cause
 		})

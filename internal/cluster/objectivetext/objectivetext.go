@@ -86,7 +86,7 @@ func describe(s v1alpha1.ServiceObjective, lasts, node string, all *v1alpha1.Obj
 	alone := " Batch work is left alone."
 	switch slo.Cause(s.Cause) {
 	case slo.ForBE:
-		return text + fmt.Sprintf("Best-effort work ran during %s%s. ", part(s, slo.ForBE), namesOf(s, slo.ForBE)) + boundText(all, node)
+		return text + fmt.Sprintf("Best-effort work ran during %s%s. ", part(s, slo.ForBE), namesOf(s, slo.ForBE)) + aloneText(s, all, node)
 	case slo.UnknownRunner:
 		return text + "Which work ran meanwhile is not measured there, so best-effort work gives way. " + boundText(all, node)
 	case slo.OwnLimit:
@@ -137,13 +137,34 @@ func namesOf(s v1alpha1.ServiceObjective, kind slo.Cause) string {
 		if r.Kind != string(kind) {
 			continue
 		}
-		name := r.Pod
-		if r.Namespace != "" {
-			name = r.Namespace + "/" + r.Pod
-		}
-		names = append(names, name+" "+share(s, r.Time.Duration))
+		names = append(names, podName(r.Namespace, r.Pod)+" "+share(s, r.Time.Duration))
 	}
 	return after(": ", strings.Join(names, ", "))
+}
+
+// aloneText says which batch work is bounded for a service: single pods, or all of
+// it.
+func aloneText(s v1alpha1.ServiceObjective, all *v1alpha1.Objectives, node string) string {
+	var names []string
+	for _, b := range all.Bounded {
+		if b.ServiceNamespace == s.Namespace && b.Service == s.Pod {
+			names = append(names, fmt.Sprintf("%s alone has at most %.2f CPUs for it", podName(b.Namespace, b.Pod), float64(b.CPU.MilliValue())/1000))
+		}
+	}
+	switch {
+	case len(names) == 0:
+		return boundText(all, node)
+	case all.By == "":
+		return strings.Join(names, ", and ") + ". All other best-effort work keeps its CPU."
+	}
+	return strings.Join(names, ", and ") + ". " + boundText(all, node)
+}
+
+func podName(namespace, pod string) string {
+	if namespace == "" {
+		return pod
+	}
+	return namespace + "/" + pod
 }
 
 // boundText says what bounds the best-effort work of a node.

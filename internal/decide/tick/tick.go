@@ -10,6 +10,7 @@ import (
 
 	"tenon.sh/tenon/internal/decide/cpus/hold"
 	"tenon.sh/tenon/internal/decide/cpus/worker"
+	"tenon.sh/tenon/internal/decide/culprit"
 	"tenon.sh/tenon/internal/decide/evict"
 	"tenon.sh/tenon/internal/decide/misfit"
 	"tenon.sh/tenon/internal/decide/plan"
@@ -36,6 +37,8 @@ type Tick struct {
 	// BackOff is the part of its CPU, in thousandths, that BE loses because an
 	// objective is or was missed.
 	BackOff int64
+	// Single holds the bounds of single BE workloads, for which a service waited.
+	Single map[node.WorkloadID]culprit.Bound
 	// Misfits holds the workloads whose CPU limit does not fit them.
 	Misfits map[node.WorkloadID]*misfit.Misfit
 	// Victims holds the BE workloads that Tenon is evicting.

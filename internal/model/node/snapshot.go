@@ -76,8 +76,8 @@ type Workload struct {
 	Rule string `json:"rule,omitempty"`
 	// Pod says that the workload is a pod of Kubernetes (see PodName).
 	Pod bool `json:"pod,omitempty"`
-	// Owner is the controller of a pod, as Kind/name: a pod of a CronJob has the
-	// CronJob. It is empty if the workload is no pod, or has no controller.
+	// Owner is the controller of a pod, as Kind/namespace/name. All Jobs of a CronJob
+	// have one owner. It is empty if the workload is no pod, or has no controller.
 	Owner string `json:"owner,omitempty"`
 	// Container is the container's name if the workload is a single container.
 	Container string     `json:"container,omitempty"`
