@@ -493,7 +493,6 @@ func TestAResizedPodGetsItsNewLimits(t *testing.T) {
 		})
 	}
 	keepsObjectives(t, a)
-	boundsTheCulpritAlone(t, a)
 	a.stop()
 	a.restore(nil)
 	if q, b := a.read("cpu", group, "cpu.cfs_quota_us"), a.read("cpu", group, "cpu.cfs_burst_us"); q != 80000 || b != 0 {

@@ -229,8 +229,8 @@ func (x *follower) judge(q Search, victim node.WorkloadID, j slo.Judgement) Sear
 // and false if it can lose nothing more. begins says that the service missed its
 // objective with the present bound, after it was met.
 func (x *follower) bound(w *node.Workload, victim node.WorkloadID, share int64, begins bool) (had unit.MilliCPU, bounded bool) {
-	if w.CPUManagedExternally {
-		return 0, false
+	if own, _ := facts.Original(x.Snapshot.Knobs, node.Knob{Cgroup: w.Cgroup, File: node.FileCPUMax}).(node.CPUMax); w.CPUManagedExternally && facts.IsQuota(own) {
+		return 0, false // the kubelet owns this limit
 	}
 	used := max(x.Use.Workload[w.ID], x.Use.Latest[w.ID])
 	b, was := x.next.Bounds[w.ID]
