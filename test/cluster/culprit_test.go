@@ -12,7 +12,7 @@ import (
 // innocentPod is batch work that uses a little CPU all the time, and all CPUs while
 // the file /busy exists.
 const innocentPod = `{apiVersion: v1, kind: Pod, metadata: {name: NAME, labels: {koordinator.sh/qosClass: BE}}, spec: {nodeName: node-0, terminationGracePeriodSeconds: 1,
-containers: [{name: spin, image: "busybox:1", command: [sh, -c, "little() { while :; do i=0; while [ $i -lt 500 ]; do i=$((i+1)); done; usleep 100000; done; }; spin() { while :; do if [ -e /busy ]; then i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; else sleep 1; fi; done; }; little & spin & spin & spin & spin & wait"]}]}}`
+containers: [{name: spin, image: "busybox:1", command: [sh, -c, "little() { while :; do i=0; while [ $i -lt 500 ]; do i=$((i+1)); done; usleep 100000; done; }; spin() { while :; do if [ -e /busy ]; then i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; else usleep 100000; fi; done; }; little & spin & spin & spin & spin & wait"]}]}}`
 
 // TestTheBatchPodToBlameGivesWayAlone checks that of many batch pods the one that
 // makes a service wait is bounded alone. Each time another pod is to blame.

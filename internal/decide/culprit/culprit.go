@@ -69,8 +69,10 @@ type Bound struct {
 // A Search is the state of one missed objective.
 type Search struct {
 	// Suspect is the workload whose bound is on trial. Before is the time for which
-	// the service waited for BE work before the bound, in a thousandth of the time of
-	// the window. Had is the bound that the suspect had then; 0: none.
+	// the service waited for BE work with the last bound of the suspect, in
+	// thousandths of the time of the window; 0: the first bound has no such window,
+	// because the window with the first miss begins before the work that caused it.
+	// Had is the bound that the suspect had before it was on trial; 0: none.
 	Suspect node.WorkloadID `json:"suspect,omitempty"`
 	Before  int64           `json:"before_permille,omitempty"`
 	Had     unit.MilliCPU   `json:"had_mcpu,omitempty"`
@@ -202,23 +204,33 @@ func (x *follower) growBack(w *node.Workload, b Bound) {
 // judge follows a window in which a service missed its objective and waited for BE
 // work. It judges the bound of the last suspect, and bounds the next one.
 func (x *follower) judge(q Search, victim node.WorkloadID, j slo.Judgement) Search {
-	rate := int64(j.ByBE * 1000 / max(j.Window, 1))
 	begins := q.Suspect == "" && len(q.Tried) == 0
-	if q.Suspect != "" && 100*rate > reliefPercent*q.Before {
+	rate := int64(j.ByBE * 1000 / max(j.Window, 1))
+	if q.Suspect != "" && q.Before > 0 && 100*rate > reliefPercent*q.Before {
 		x.liftBound(q, victim)
 		q.Tried = append(slices.Clone(q.Tried), q.Suspect)
+		q.Suspect = ""
 	}
-	q.Suspect = ""
+	last := q
+	q.Suspect, q.Before, q.Had = "", 0, 0
 	if len(q.Tried) < maxSuspects && len(x.be) > 1 { // a single one has no others to spare
 		for _, r := range j.Runners {
 			w := x.be[r.ID]
 			if w == nil || r.Cause != slo.ForBE || suspectDivisor*r.Time < j.ByBE || slices.Contains(q.Tried, r.ID) {
 				continue
 			}
-			if had, bounded := x.bound(w, victim, int64(r.Time*100/max(j.ByBE, 1)), begins); bounded {
-				q.Suspect, q.Before, q.Had = r.ID, rate, had
-				return q
+			had, bounded := x.bound(w, victim, int64(r.Time*100/max(j.ByBE, 1)), begins)
+			if !bounded {
+				continue
 			}
+			q.Suspect, q.Had = r.ID, had
+			if !begins {
+				q.Before = rate
+			}
+			if r.ID == last.Suspect {
+				q.Had = last.Had
+			}
+			return q
 		}
 	}
 	q.All = true
