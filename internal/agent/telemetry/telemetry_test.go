@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/agent/health"
+	"tenon.sh/tenon/internal/decide/culprit"
 	"tenon.sh/tenon/internal/decide/misfit"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/slo"
@@ -62,6 +63,7 @@ func tickAt(second int) tick.Tick {
 	web.Usage.Delay = node.RunQueueDelay{Sum: used, Counts: make([]uint64, 29)}
 	web.Usage.Delay.Counts[10], web.Usage.Delay.Counts[12], web.Usage.Delay.Counts[13], web.Usage.Delay.Counts[28] = 1, 3, 2, 1
 	web.Objective.RunQueueDelay, t.Objectives = node.Some(time.Millisecond), map[node.WorkloadID]slo.Judgement{"web": {Verdict: slo.Missed, Cause: slo.ForBE}}
+	t.Single = map[node.WorkloadID]culprit.Bound{"be.slice/job": {May: 1500, Victim: "web"}}
 	t.Misfits = map[node.WorkloadID]*misfit.Misfit{"web": {Kind: misfit.Threads}}
 	web.Usage.Refaults, web.Usage.WorkingSet, web.Usage.Written, web.Usage.Read = node.Some[int64](7), memory, memory, memory
 	t.Snapshot.Usage.WorkingSet, t.Snapshot.Usage.Read, t.Snapshot.Usage.Written = memory, memory, memory
@@ -136,6 +138,7 @@ func TestMetricsAreReadFromTheTicks(t *testing.T) {
 		`tenon_run_queue_delay_seconds_sum{class="LS",workload="web"} 3`,
 		`tenon_run_queue_wait_seconds_total{runner_class="BE",waiter="web"} 5`,
 		`tenon_objective_missed{class="LS",namespace="",pod="",workload="web"} 1`,
+		`tenon_workload_bound_cores{class="BE",namespace="",pod="",victim="web",workload="be.slice/job"} 1.5`,
 		`tenon_objective_verdict{cause="best-effort",class="LS",namespace="",pod="",verdict="missed",workload="web"} 1`,
 		`tenon_cpu_misfit{class="LS",kind="threads",workload="web"} 1`,
 		`tenon_cpu_misfits{kind="threads"} 1`,

@@ -3,6 +3,7 @@ package restore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -21,7 +22,7 @@ func TestStateOfAnotherFormIsRefusedByName(t *testing.T) {
 	for name, text := range map[string]string{
 		"ladder.json":           `{"boot_id":"b","asked":{"at":"2026-03-01T12:00:00Z"}}`,
 		statedir.MemoryFile:     `{"boot_id":"b","uptime_ns":1,"state":{"pins":{"db":"3"}}}`,
-		statedir.MechanismsFile: `{"version":2,"boot_id":"b"}`,
+		statedir.MechanismsFile: fmt.Sprintf(`{"version":%d,"boot_id":"b"}`, statedir.Version+1),
 	} {
 		dir := t.TempDir()
 		path := filepath.Join(dir, name)
@@ -57,7 +58,7 @@ func TestStateOfAnotherFormIsRefusedByName(t *testing.T) {
 // of this program.
 func TestAStateFileThatIsNoJSONIsLeftToItsReader(t *testing.T) {
 	dir := t.TempDir()
-	for name, text := range map[string]string{statedir.MemoryFile: "{", statedir.MechanismsFile: `{"version":1}`} {
+	for name, text := range map[string]string{statedir.MemoryFile: "{", statedir.MechanismsFile: fmt.Sprintf(`{"version":%d}`, statedir.Version)} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
