@@ -61,35 +61,35 @@ func TestTheBatchPodToBlameGivesWayAlone(t *testing.T) {
 		hog := names[rnd.IntN(pods)]
 		kubectl(t, a.c, "exec", hog, "--", "touch", "/busy")
 		begun := time.Now()
+		var first []string // the pods that got the first bound
 		var found time.Duration
-		others := map[string]bool{}
+		most := 0 // of pods that were bounded at once
 		for time.Since(begun) < 8*time.Second {
-			for _, name := range bounded() {
-				if name != hog {
-					others[name] = true
-				} else if found == 0 {
-					found = time.Since(begun)
-				}
+			now := bounded()
+			if most = max(most, len(now)); len(now) > 0 && first == nil {
+				first, found = now, time.Since(begun)
 			}
 			time.Sleep(50 * time.Millisecond)
 		}
 		kubectl(t, a.c, "exec", hog, "--", "rm", "/busy")
-		if all += min(len(others), 1); !others["all"] {
-			all -= min(len(others), 1)
+		switch {
+		case len(first) == 1 && first[0] == hog:
+			if alone++; found <= 3*time.Second {
+				soon++
+			}
+		case len(first) > 0:
+			wrong++
 		}
-		delete(others, "all")
-		wrong += len(others)
-		if found > 0 {
-			alone++
+		if most > 1 { // the back-off of all batch work
+			all++
 		}
-		if found > 0 && found <= 3*time.Second {
-			soon++
-		}
-		t.Logf("time %d: %s bounded after %v, others %v", i, hog, found.Round(10*time.Millisecond), others)
+		t.Logf("time %d: %s is busy; %v bounded after %v, at most %d at once", i, hog, first, found.Round(10*time.Millisecond), most)
 	}
 	free()
-	t.Logf("of %d times, the pod to blame was bounded %d times, %d of them within 3 s; %d other pods were, and all batch work %d times", times, alone, soon, wrong, all)
-	if alone < times*9/10 || wrong > max(times/20, 1) {
-		t.Errorf("bounded %d of %d, and %d others", alone, times, wrong)
+	t.Logf("of %d times, the pod to blame alone was bounded first %d times, %d of them within 3 s; others were bounded first %d times; later all batch work gave way %d times",
+		times, alone, soon, wrong, all)
+	// Where other tests run on this machine, the service may wait for them as well.
+	if alone < times*9/10 || wrong > times/20 {
+		t.Errorf("the pod to blame was bounded first %d times of %d, and others %d times", alone, times, wrong)
 	}
 }
