@@ -69,7 +69,7 @@ func TestRestoreAfterKillLeavesNothing(t *testing.T) {
 	t.Cleanup(func() { _ = syscall.Kill(user, syscall.SIGKILL) })
 	userBefore := attributes(t, user)
 	out := filepath.Join(t.TempDir(), "lab")
-	lab := start(t, tenon, "--state-dir", state, "lab", "colocation", "--modes", "tenon-65", "--blocks", "9", "--duration", "30s", "--out", out)
+	lab := start(t, tenon, "--state-dir", state, "lab", "colocation", "--modes", "tenon-65", "--blocks", "40", "--duration", "5s", "--out", out)
 	waitForProc(t, tree, "tenon-lab/kubepods/besteffort/pod-ffmpeg/ffmpeg")
 	waitForProc(t, tree, "tenon-lab/kubepods/burstable/pod-nginx/nginx")
 	time.Sleep(2 * time.Second) // wait for the measured part, in which all processes run
