@@ -23,9 +23,9 @@ const (
 	// maxSuspects is the number of suspects that are tried one after the other. Then
 	// all BE work gives way.
 	maxSuspects = 3
-	// A bound helps if the service then waits at most reliefPercent as long for BE
-	// work as before.
-	reliefPercent = 80
+	// A bound helps if the service then waits less for BE work by at least
+	// reliefPercent of what the suspect's part should have fallen.
+	reliefPercent = 40
 	// Least is the smallest bound: less would not let a workload end.
 	Least unit.MilliCPU = 100
 	// growBack is the time in which a bound grows by 1/1000 of the node's CPU, while
@@ -68,18 +68,21 @@ type Bound struct {
 
 // A Search is the state of one missed objective.
 type Search struct {
-	// Suspect is the workload whose bound is on trial. Before is the time for which
-	// the service waited for BE work with the last bound of the suspect, in
-	// thousandths of the time of the window; 0: the first bound has no such window,
-	// because the window with the first miss begins before the work that caused it.
-	// Had is the bound that the suspect had before it was on trial; 0: none.
+	// Suspect is the workload whose bound is on trial. If the bound helps, the service
+	// waits for BE work for at most Most, in thousandths of the time of a window; 0:
+	// that is not known for the first bound, because the window with the first miss
+	// begins before the work that caused it. Had is the bound that the suspect had
+	// before it was on trial; 0: none.
 	Suspect node.WorkloadID `json:"suspect,omitempty"`
-	Before  int64           `json:"before_permille,omitempty"`
+	Most    int64           `json:"most_permille,omitempty"`
 	Had     unit.MilliCPU   `json:"had_mcpu,omitempty"`
 	// Tried are the suspects whose bounds did not help.
 	Tried []node.WorkloadID `json:"tried,omitempty"`
 	// All says that no single workload is to blame, so all BE work gives way.
 	All bool `json:"all,omitempty"`
+	// Rest says that the bounds helped, and that less than 1/suspectDivisor of the
+	// waits that are left are for other BE work: it does not give way for them.
+	Rest bool `json:"rest,omitempty"`
 }
 
 // A Pair is a service and the BE work that it waited for.
@@ -141,7 +144,7 @@ func (st State) Follow(in Input) State {
 // a single workload, so that other BE work keeps its CPU.
 func (st State) Alone(victim node.WorkloadID) bool {
 	q, searched := st.Searches[victim]
-	return searched && q.Suspect != "" && !q.All
+	return searched && (q.Suspect != "" || q.Rest) && !q.All
 }
 
 func (st State) tidy() State {
@@ -204,28 +207,29 @@ func (x *follower) growBack(w *node.Workload, b Bound) {
 // judge follows a window in which a service missed its objective and waited for BE
 // work. It judges the bound of the last suspect, and bounds the next one.
 func (x *follower) judge(q Search, victim node.WorkloadID, j slo.Judgement) Search {
-	begins := q.Suspect == "" && len(q.Tried) == 0
+	begins := q.Suspect == "" && len(q.Tried) == 0 && !q.Rest
 	rate := int64(j.ByBE * 1000 / max(j.Window, 1))
-	if q.Suspect != "" && q.Before > 0 && 100*rate > reliefPercent*q.Before {
+	if q.Suspect != "" && q.Most > 0 && rate > q.Most {
 		x.liftBound(q, victim)
 		q.Tried = append(slices.Clone(q.Tried), q.Suspect)
 		q.Suspect = ""
 	}
 	last := q
-	q.Suspect, q.Before, q.Had = "", 0, 0
+	q.Suspect, q.Most, q.Had, q.Rest = "", 0, 0, false
 	if len(q.Tried) < maxSuspects && len(x.be) > 1 { // a single one has no others to spare
 		for _, r := range j.Runners {
 			w := x.be[r.ID]
 			if w == nil || r.Cause != slo.ForBE || suspectDivisor*r.Time < j.ByBE || slices.Contains(q.Tried, r.ID) {
 				continue
 			}
-			had, bounded := x.bound(w, victim, int64(r.Time*100/max(j.ByBE, 1)), begins)
-			if !bounded {
+			had, less := x.bound(w, victim, int64(r.Time*100/max(j.ByBE, 1)), begins)
+			if less <= 0 {
 				continue
 			}
 			q.Suspect, q.Had = r.ID, had
 			if !begins {
-				q.Before = rate
+				part := float64(r.Time) / float64(j.ByBE)
+				q.Most = max(int64(float64(rate)*(1-part*less*reliefPercent/100)), 1)
 			}
 			if r.ID == last.Suspect {
 				q.Had = last.Had
@@ -233,16 +237,25 @@ func (x *follower) judge(q Search, victim node.WorkloadID, j slo.Judgement) Sear
 			return q
 		}
 	}
-	q.All = true
+	if last.Rest || last.Suspect != "" { // its bound helped
+		others := j.ByBE
+		for _, r := range j.Runners {
+			if _, bounded := x.next.Bounds[r.ID]; bounded {
+				others -= r.Time
+			}
+		}
+		q.Rest = suspectDivisor*others < j.Waited
+	}
+	q.All = !q.Rest
 	return q
 }
 
 // bound halves what a workload may use. It returns the bound that the workload had,
-// and false if it can lose nothing more. begins says that the service missed its
-// objective with the present bound, after it was met.
-func (x *follower) bound(w *node.Workload, victim node.WorkloadID, share int64, begins bool) (had unit.MilliCPU, bounded bool) {
+// and the part of its use that it loses; 0: it can lose nothing more. begins says
+// that the service missed its objective with the present bound, after it was met.
+func (x *follower) bound(w *node.Workload, victim node.WorkloadID, share int64, begins bool) (had unit.MilliCPU, less float64) {
 	if own, _ := facts.Original(x.Snapshot.Knobs, node.Knob{Cgroup: w.Cgroup, File: node.FileCPUMax}).(node.CPUMax); w.CPUManagedExternally && facts.IsQuota(own) {
-		return 0, false // the kubelet owns this limit
+		return 0, 0 // the kubelet owns this limit
 	}
 	used := max(x.Use.Workload[w.ID], x.Use.Latest[w.ID])
 	b, was := x.next.Bounds[w.ID]
@@ -251,6 +264,7 @@ func (x *follower) bound(w *node.Workload, victim node.WorkloadID, share int64, 
 		if had = b.May; begins {
 			x.learn(pairOf(victim, w), min(b.May, max(used, Least)))
 		}
+		used = min(used, b.May) // the mean is older than the bound
 	} else {
 		b = Bound{Since: at}
 		if l, known := x.next.Levels[pairOf(victim, w)]; known && at.Sub(l.At) < l.Probe {
@@ -263,11 +277,11 @@ func (x *follower) bound(w *node.Workload, victim node.WorkloadID, share int64, 
 	}
 	may = max(may, Least)
 	if used <= Least || was && may >= b.May {
-		return 0, false
+		return 0, 0
 	}
 	b.May, b.Victim, b.Share, b.At, b.IdleSince = may, victim, share, at, time.Time{}
 	x.next.Bounds[w.ID] = b
-	return had, true
+	return had, 1 - float64(may)/float64(used)
 }
 
 // learn remembers the level at which a pair failed.

@@ -24,6 +24,7 @@ type plant struct {
 	most   time.Duration
 	missed time.Time // the last miss
 	misses int
+	others time.Duration // the waits for other work in a second
 }
 
 const capacity = unit.MilliCPU(16000)
@@ -48,20 +49,20 @@ func (p *plant) second() {
 	p.at = p.at.Add(time.Second)
 	in := Input{Capacity: capacity, Use: facts.Use{Workload: map[node.WorkloadID]unit.MilliCPU{}}, Snapshot: node.Snapshot{At: p.at}}
 	in.Snapshot.Workloads = append(in.Snapshot.Workloads, node.Workload{ID: "web", Class: node.LS})
-	j := slo.Judgement{Verdict: slo.Missed, Cause: slo.ForBE, At: p.at, Window: time.Second}
+	j := slo.Judgement{Verdict: slo.Missed, Cause: slo.ForBE, At: p.at, Window: time.Second, Waited: p.others}
 	for id := range p.demand {
 		in.Snapshot.Workloads = append(in.Snapshot.Workloads, node.Workload{ID: id, Class: node.BE})
 		in.Use.Workload[id] = p.used(id)
 		waited := time.Duration(float64(p.used(id)) * p.weight[id] * float64(time.Millisecond))
 		j.Runners = append(j.Runners, slo.Runner{ID: id, Cause: slo.ForBE, Time: waited})
-		j.ByBE += waited
+		j.ByBE, j.Waited = j.ByBE+waited, j.Waited+waited
 	}
 	for i := range j.Runners {
 		for k := i; k > 0 && (j.Runners[k].Time > j.Runners[k-1].Time || j.Runners[k].Time == j.Runners[k-1].Time && j.Runners[k].ID < j.Runners[k-1].ID); k-- {
 			j.Runners[k], j.Runners[k-1] = j.Runners[k-1], j.Runners[k]
 		}
 	}
-	if j.ByBE > p.most {
+	if j.Waited > p.most {
 		p.missed = p.at
 		p.misses++
 	}
@@ -119,6 +120,22 @@ func TestABoundWithoutEffectIsTakenBack(t *testing.T) {
 	}
 	if len(seen) != 3 || len(p.state.Bounds) != 0 || p.state.Alone("web") {
 		t.Errorf("suspects %v, bounds %+v, alone %v; want three, none left, and that all BE work gives way", seen, p.state.Bounds, p.state.Alone("web"))
+	}
+}
+
+// TestOthersKeepTheirCPUIfTheRestIsNotForBatchWork has a service that waits for a job
+// and, longer than its objective allows, for work that is not BE.
+func TestOthersKeepTheirCPUIfTheRestIsNotForBatchWork(t *testing.T) {
+	p := newPlant(3*time.Second, map[node.WorkloadID]unit.MilliCPU{"hog": 8000, "calm": 100, "other": 100})
+	p.others = 4 * time.Second
+	for range 20 {
+		p.second()
+		if !p.state.Alone("web") {
+			t.Fatalf("all BE work gives way: %+v", p.state)
+		}
+	}
+	if b := p.state.Bounds["hog"]; b.May != Least || len(p.state.Bounds) != 1 {
+		t.Errorf("%+v", p.state)
 	}
 }
 
