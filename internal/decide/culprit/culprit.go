@@ -109,13 +109,14 @@ type Input struct {
 
 // Follow returns the state after a snapshot.
 func (st State) Follow(in Input) State {
+	if len(st.Bounds) == 0 && len(in.SLO.Work) == 0 {
+		return State{Levels: st.Levels} // no service has an objective; the levels are judged when they are used
+	}
 	at := in.Snapshot.At
 	be := map[node.WorkloadID]*node.Workload{}
-	if len(st.Bounds) > 0 || len(in.SLO.Work) > 0 {
-		for i := range in.Snapshot.Workloads {
-			if w := &in.Snapshot.Workloads[i]; w.Class == node.BE {
-				be[w.ID] = w
-			}
+	for i := range in.Snapshot.Workloads {
+		if w := &in.Snapshot.Workloads[i]; w.Class == node.BE {
+			be[w.ID] = w
 		}
 	}
 	x := follower{Input: in, be: be, next: State{Bounds: map[node.WorkloadID]Bound{}, Searches: map[node.WorkloadID]Search{}, Levels: maps.Clone(st.Levels)}}
