@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -239,12 +240,18 @@ func runLoad(cmd *cobra.Command, g *global, c load.Config) error {
 		}
 		return err
 	}
+	return printRun(cmd, g, r, r.Void)
+}
+
+// printRun prints a run of a load. The exit status is 1 if the run is void.
+func printRun(cmd *cobra.Command, g *global, r interface{ WriteText(io.Writer) error }, void []string) error {
+	var err error
 	if g.output != cmdline.Text {
 		err = g.output.Print(cmd.OutOrStdout(), r, "")
 	} else {
 		err = r.WriteText(cmd.OutOrStdout())
 	}
-	if err == nil && len(r.Void) > 0 {
+	if err == nil && len(void) > 0 {
 		return exitStatus(exitFailure)
 	}
 	return err
@@ -278,15 +285,7 @@ complete; percentiles need wrk --latency. The exit status is 1 if the run is voi
 			if err != nil {
 				return err
 			}
-			if g.output != cmdline.Text {
-				err = g.output.Print(cmd.OutOrStdout(), r, "")
-			} else {
-				err = r.WriteText(cmd.OutOrStdout())
-			}
-			if err == nil && len(r.Void) > 0 {
-				return exitStatus(exitFailure)
-			}
-			return err
+			return printRun(cmd, g, r, r.Void)
 		},
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"time"
 
 	"tenon.sh/tenon/internal/cluster/apiserver"
@@ -14,8 +13,7 @@ import (
 )
 
 const (
-	// maxBoundEvents is the number of events that wait for the API server. Later ones
-	// are dropped: the NodeReport has the same.
+	// maxBoundEvents is the number of events that wait for the API server.
 	maxBoundEvents = 16
 	// boundEventEvery is the least time between two events about the same pod. Each
 	// event is an object in the API server.
@@ -31,43 +29,50 @@ type boundTeller struct {
 	log   *slog.Logger
 	queue chan apiserver.Occurrence
 
-	// Only the loop uses the fields below. bounds are those of the last tick, and
-	// told has the time of the last event about a pod.
-	bounds map[node.WorkloadID]culprit.Bound
-	told   map[node.WorkloadID]time.Time
+	// told is what the owners know. Only the loop uses it.
+	told map[node.WorkloadID]telling
+}
+
+// A telling is the last event about a pod.
+type telling struct {
+	at    time.Time
+	bound culprit.Bound // zero: the bound is gone
 }
 
 func newBoundTeller(api evictor, name string, log *slog.Logger) *boundTeller {
-	return &boundTeller{api: api, node: name, log: log, queue: make(chan apiserver.Occurrence, maxBoundEvents), told: map[node.WorkloadID]time.Time{}}
+	return &boundTeller{api: api, node: name, log: log, queue: make(chan apiserver.Occurrence, maxBoundEvents), told: map[node.WorkloadID]telling{}}
 }
 
-// follow compares the bounds of a tick with those of the last one. pods are those
+// follow compares the bounds of a tick with what was told. What changes within
+// boundEventEvery is told after that time, unless it has changed back. pods are those
 // that the API server knows, by cgroup.
 func (b *boundTeller) follow(t tick.Tick, pods map[node.CgroupPath]evictablePod) {
-	if len(t.Single) == 0 && len(b.bounds) == 0 {
+	if len(t.Single) == 0 && len(b.told) == 0 {
 		return
 	}
-	now := t.Begun
-	maps.DeleteFunc(b.told, func(_ node.WorkloadID, at time.Time) bool { return now.Sub(at) >= boundEventEvery })
+	known := map[node.WorkloadID]telling{}
 	for i := range t.Snapshot.Workloads {
 		w := &t.Snapshot.Workloads[i]
 		is, bounded := t.Single[w.ID]
-		was, had := b.bounds[w.ID]
-		pod, known := pods[w.Cgroup]
-		if bounded == had || !known || !b.told[w.ID].IsZero() {
-			continue
+		last, was := b.told[w.ID]
+		had := was && last.bound.Victim != ""
+		due := !was || t.Begun.Sub(last.at) >= boundEventEvery
+		if pod, evictable := pods[w.Cgroup]; bounded != had && due && evictable {
+			o := apiserver.Occurrence{Pod: pod.PodName, Node: b.node, Warning: bounded, Reason: "CPUBounded", Message: is.Text(), At: t.Begun}
+			if had {
+				o.Reason, o.Message = "CPUBoundRemoved", fmt.Sprintf("the bound for %s is gone", last.bound.Victim)
+			}
+			select {
+			case b.queue <- o:
+				last, was, due = telling{at: t.Begun, bound: is}, true, false
+			default: // the next tick tries again
+			}
 		}
-		o := apiserver.Occurrence{Pod: pod.PodName, Node: b.node, Warning: bounded, Reason: "CPUBounded", Message: is.Text(), At: now}
-		if had {
-			o.Reason, o.Message = "CPUBoundRemoved", fmt.Sprintf("the bound of %v for %s is gone", was.May, was.Victim)
-		}
-		select {
-		case b.queue <- o:
-			b.told[w.ID] = now
-		default:
+		if was && (last.bound.Victim != "" || !due) {
+			known[w.ID] = last
 		}
 	}
-	b.bounds = t.Single
+	b.told = known
 }
 
 // run sends the events until ctx ends.

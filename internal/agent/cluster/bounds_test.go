@@ -40,7 +40,11 @@ func TestTheOwnerOfABoundedPodIsTold(t *testing.T) {
 	}
 	follow(time.Second, nil) // within a minute of the last event
 	follow(time.Second, bound)
-	follow(time.Minute, nil)
+	follow(time.Second, nil)
+	if all := events(1); len(all) != 1 {
+		t.Errorf("within a minute: %+v", all)
+	}
+	follow(time.Minute, nil) // what has changed meanwhile is told
 	if all := events(2); len(all) != 2 || all[1].Reason != "CPUBoundRemoved" || all[1].Warning {
 		t.Errorf("%+v", all)
 	}

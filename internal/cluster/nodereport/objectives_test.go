@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/decide/culprit"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/slo"
 	"tenon.sh/tenon/internal/decide/tick"
@@ -52,6 +53,27 @@ func TestTheReportNamesWhoMissesItsObjective(t *testing.T) {
 	}
 	if o.BackOff != 500 || o.By != "cpu.max" || o.Why != "" || o.BECPU.MilliValue() != 750 {
 		t.Errorf("bound %+v", o)
+	}
+}
+
+// TestTheReportNamesWhatIsBoundedAlone checks the report of a node on which one pod
+// alone is bounded. Only a change of the pods is news, and not each step of a bound.
+func TestTheReportNamesWhatIsBoundedAlone(t *testing.T) {
+	v := missing()
+	v.Tick.BackOff = 0
+	without := Status(v, nil).Objectives
+	v.Tick.Single = map[node.WorkloadID]culprit.Bound{"batch/train": {May: 750, Victim: "shop/web", Share: 90, Since: time.Unix(4990, 0)}}
+	o := Status(v, nil).Objectives
+	if len(o.Bounded) != 1 || o.By != "" {
+		t.Fatalf("%+v", o)
+	}
+	b := o.Bounded[0]
+	if b.Namespace != "batch" || b.Pod != "train" || b.ServiceNamespace != "shop" || b.Service != "web" || b.CPU.MilliValue() != 750 || b.Share != 90 || !b.Since.Time.Equal(noon.Add(-10*time.Second)) {
+		t.Errorf("%+v", b)
+	}
+	v.Tick.Single = map[node.WorkloadID]culprit.Bound{"batch/train": {May: 375, Victim: "shop/web", Share: 80, Since: time.Unix(4990, 0)}}
+	if next := Status(v, nil).Objectives; !sameObjectives(o, next) || sameObjectives(without, o) {
+		t.Errorf("a step of a bound is news %v, and the bound is news %v", !sameObjectives(o, next), !sameObjectives(without, o))
 	}
 }
 

@@ -75,7 +75,11 @@ func (o *Objective) unreported(said bool) *Objective {
 func describe(s v1alpha1.ServiceObjective, lasts, node string, all *v1alpha1.Objectives) string {
 	switch s.State {
 	case v1alpha1.ObjectiveKept:
-		return fmt.Sprintf("It is kept%s: 99 of 100 waits ended within %s.", lasts, measured(s))
+		text := fmt.Sprintf("It is kept%s: 99 of 100 waits ended within %s.", lasts, measured(s))
+		if alone := boundAlone(s, all); alone != "" {
+			text += " " + alone + "."
+		}
+		return text
 	case v1alpha1.ObjectiveUndecided:
 		if s.Cause == string(slo.Unmeasured) {
 			return fmt.Sprintf("Whether it is kept is not known: %s does not measure the waits%s.", node, after(": ", s.Why))
@@ -145,19 +149,26 @@ func namesOf(s v1alpha1.ServiceObjective, kind slo.Cause) string {
 // aloneText says which batch work is bounded for a service: single pods, or all of
 // it.
 func aloneText(s v1alpha1.ServiceObjective, all *v1alpha1.Objectives, node string) string {
+	alone := boundAlone(s, all)
+	switch {
+	case alone == "":
+		return boundText(all, node)
+	case all.By == "":
+		return alone + ". All other best-effort work keeps its CPU."
+	}
+	return alone + ". " + boundText(all, node)
+}
+
+// boundAlone names the pods that are bounded alone for a service. It returns "" if
+// there are none.
+func boundAlone(s v1alpha1.ServiceObjective, all *v1alpha1.Objectives) string {
 	var names []string
 	for _, b := range all.Bounded {
 		if b.ServiceNamespace == s.Namespace && b.Service == s.Pod {
 			names = append(names, fmt.Sprintf("%s alone has at most %.2f CPUs for it", podName(b.Namespace, b.Pod), float64(b.CPU.MilliValue())/1000))
 		}
 	}
-	switch {
-	case len(names) == 0:
-		return boundText(all, node)
-	case all.By == "":
-		return strings.Join(names, ", and ") + ". All other best-effort work keeps its CPU."
-	}
-	return strings.Join(names, ", and ") + ". " + boundText(all, node)
+	return strings.Join(names, ", and ")
 }
 
 func podName(namespace, pod string) string {

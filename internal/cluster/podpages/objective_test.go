@@ -28,6 +28,10 @@ func TestAPodIsExplainedWithItsObjective(t *testing.T) {
 		return v1alpha1.ServiceObjective{State: v1alpha1.ObjectiveMissed, Cause: cause, Since: &begun, Measured: of(8389 * time.Microsecond), Waited: of(time.Second), Runners: runners, Periods: 10, ThrottledPeriods: 9}
 	}
 	both := []v1alpha1.ObjectiveRunner{runner("batch", "train-4", "best-effort", 640), runner("shop", "db", "other-service", 200), runner("", "(other BE)", "best-effort", 70)}
+	alone := []v1alpha1.BoundedWork{
+		{Namespace: "batch", Pod: "train-4", ServiceNamespace: "shop", Service: "web", CPU: bound, Share: 90, Since: begun},
+		{Namespace: "batch", Pod: "train-5", ServiceNamespace: "other", Service: "web", CPU: bound, Share: 90, Since: begun},
+	}
 	for name, tc := range map[string]struct {
 		service v1alpha1.ServiceObjective
 		all     v1alpha1.Objectives
@@ -41,6 +45,10 @@ func TestAPodIsExplainedWithItsObjective(t *testing.T) {
 			"has at most 0.75 CPUs by cpu.max (by quota alone) now."},
 		"for batch work without a bound": {missed("best-effort", both...), v1alpha1.Objectives{BackOff: 500, Why: "no rate yet"},
 			"Nothing bounds the best-effort work of node-1 now (no rate yet)."},
+		"for batch work that is bounded alone": {missed("best-effort", both...), v1alpha1.Objectives{Bounded: alone},
+			"(other BE) 7 %. batch/train-4 alone has at most 0.75 CPUs for it. All other best-effort work keeps its CPU. The node said so 10s ago."},
+		"kept because batch work is bounded": {v1alpha1.ServiceObjective{State: v1alpha1.ObjectiveKept, Since: &begun, Measured: of(131 * time.Microsecond)}, v1alpha1.Objectives{Bounded: alone},
+			"ended within 131µs. batch/train-4 alone has at most 0.75 CPUs for it. The node said so 10s ago."},
 		"for its own limit":    {missed("own-limit", both...), v1alpha1.Objectives{}, "Its own CPU limit stopped it in 9 of 10 periods. Batch work is left alone."},
 		"for its own threads":  {missed("own-threads", runner("shop", "web", "own-threads", 830)), v1alpha1.Objectives{}, "Its own threads ran during 83 % of the waiting time: it has more threads to run than CPUs. Batch work is left alone."},
 		"for another service":  {missed("other-service", both...), v1alpha1.Objectives{}, "Other services ran during 20 % of the waiting time: shop/db 20 %. Batch work is left alone."},
