@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -101,6 +102,7 @@ func TestOneMechanismAtATime(t *testing.T) {
 				t.Fatalf("CPU QoS is on: %v, and in use is the mechanism %q", n.config.CPUQOS.Enable, n.state.Selector.Status.Mechanism)
 			}
 			n.checkIsolationWants(t)
+			n.checkStatus(t)
 			if t.Failed() {
 				t.Fatalf("try %d: %+v", try, n.state.Selector.Status)
 			}
@@ -140,6 +142,22 @@ func zeroOf(v node.Value) node.Value {
 		return node.IdentityNone
 	}
 	return node.ThreadsNormal
+}
+
+// checkStatus checks that the status has each mechanism, in the preference order.
+// The scenarios print only some of them.
+func (n *scene) checkStatus(t *testing.T) {
+	t.Helper()
+	if !n.config.CPUQOS.Enable {
+		return
+	}
+	var listed []node.Mechanism
+	for _, m := range n.state.Selector.Status.Mechanisms {
+		listed = append(listed, m.Mechanism)
+	}
+	if !slices.Equal(listed, node.Mechanisms) {
+		t.Errorf("the status lists the mechanisms %v, want %v", listed, node.Mechanisms)
+	}
 }
 
 // TestBEKeepsOffSiblings checks MechanismSiblings with all settings of CPU

@@ -64,7 +64,7 @@ var update = flag.Bool("update", false, "rewrite the scenarios and the compariso
 //	---- left alone    the knobs on which a policy abstained in the last tick
 //	---- unwatched     the safe bounds
 //	---- batch         the batch resources
-//	---- mechanisms    the selected isolation mechanism
+//	---- mechanisms    the selected isolation mechanism, and those that the scenario is about or that the line names
 //	---- misfits       the workloads whose CPU limit does not fit them
 //	---- trials        what the trials of mechanisms found
 func TestScenarios(t *testing.T) {
@@ -98,9 +98,14 @@ func play(t *testing.T, text string) string {
 	var out strings.Builder
 	var n *scene
 	lines := bufio.NewScanner(strings.NewReader(text))
-	skipping := false
+	skipping, named := false, map[string]bool{}
 	for lines.Scan() {
 		line := lines.Text()
+		if !skipping {
+			for _, w := range strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" ,:;=", r) }) {
+				named[strings.TrimSuffix(w, ".")] = true
+			}
+		}
 		verb, rest, _ := strings.Cut(line, " ")
 		switch {
 		case line == "":
@@ -110,6 +115,7 @@ func play(t *testing.T, text string) string {
 		case strings.HasPrefix(line, "#"):
 		case verb == "node":
 			n = readNode(t, rest)
+			n.named = named
 		case n == nil:
 			t.Fatalf("scenario line %q: want a node first", line)
 		case verb == "----":
@@ -136,6 +142,9 @@ func play(t *testing.T, text string) string {
 func (n *scene) see(t *testing.T, what string) []string {
 	t.Helper()
 	var lines []string
+	if strings.HasPrefix(what, "mechanisms ") {
+		what = "mechanisms"
+	}
 	switch what {
 	case "":
 		for _, s := range n.decide(t) {

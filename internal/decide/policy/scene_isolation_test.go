@@ -22,7 +22,8 @@ import (
 //	ask MECHANISM               the request of an operator; auto: as configured
 //	sees                        run time of LS on each CPU (web=1500m@0-3) is counted
 //
-// "---- mechanisms" prints the mechanism in use and the state of all mechanisms.
+// "---- mechanisms" prints the mechanism in use, and the state of the mechanisms
+// that the scenario is about: see isAbout. The line can name more of them.
 func (n *scene) readIsolation(t *testing.T, verb, rest string) {
 	t.Helper()
 	what, why, _ := strings.Cut(rest, " ")
@@ -145,11 +146,23 @@ func (n *scene) showIsolation() {
 	}
 }
 
-// selection prints the selected mechanism and the state of all mechanisms.
+// isAbout reports whether the scenario is about a mechanism: it is in use, it has
+// failed, or a line of the scenario up to here names it or a feature that it
+// needs. So a new mechanism changes only the scenarios about it.
+func (n *scene) isAbout(r node.MechanismStatus) bool {
+	named := n.named[string(r.Mechanism)] || slices.ContainsFunc(r.Mechanism.Row().Needs, func(f node.Feature) bool { return n.named[string(f)] })
+	return named || r.Failures > 0 || r.Mechanism == n.state.Selector.Status.Mechanism
+}
+
+// selection prints the selected mechanism, and the state of the mechanisms that
+// the scenario is about.
 func (n *scene) selection() []string {
 	v := n.state.Selector.Status
 	lines := []string{fmt.Sprintf("in use: %s  # %s", v.Mechanism, v.Why)}
 	for _, r := range v.Mechanisms {
+		if !n.isAbout(r) {
+			continue
+		}
 		line := fmt.Sprintf("%s %s  # %s", r.Mechanism, r.Can, r.Why)
 		if r.Failures > 0 {
 			line += fmt.Sprintf("; falls: %d, down: %v, again in %v", r.Failures, r.Down, r.Retry.Sub(n.snap.At))

@@ -29,6 +29,7 @@ type scene struct {
 	ran    map[node.WorkloadID][2]int64 // total over all spells
 	held   map[node.WorkloadID]time.Duration
 	delay  map[node.WorkloadID]node.RunQueueDelay
+	named  map[string]bool                // the words that the scenario has used
 	laws   map[node.WorkloadID]law        // how services wait, by the mechanism in use
 	memory map[node.WorkloadID]unit.Bytes // memory use of workloads; "node" is the whole node
 }
