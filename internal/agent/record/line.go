@@ -2,6 +2,7 @@ package record
 
 import (
 	"cmp"
+	_ "embed"
 	"errors"
 	"fmt"
 	"time"
@@ -13,10 +14,26 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
+// format lists the fields of a line and the kinds of knobs, below the number of
+// this version of them. A test compares the list with the types. With -update it
+// writes the new list with the next number, so no change keeps the old number.
+//
+//go:embed format.txt
+var format string
+
 // version is the version of the format of lines. A new field needs a new
 // version: a program that does not know the field would decide differently in a
-// replay. testdata/format.txt lists the fields of each version.
-const version = 2
+// replay.
+var version = versionOf(format)
+
+// versionOf returns the number in the first line of a format.
+func versionOf(format string) int {
+	var v int
+	if _, err := fmt.Sscanf(format, "version %d\n", &v); err != nil || v < 1 {
+		panic(fmt.Sprintf("format.txt begins with %.20q, want a version from 1: %v", format, err))
+	}
+	return v
+}
 
 // A line is the JSON form of one tick in a record. A key line has a State and
 // contains the whole tick. Every other line contains only the differences from
