@@ -22,6 +22,7 @@ import (
 	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/lab/work"
 	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // Main is the TestMain of a package. It lets the test binary also serve as the
@@ -56,8 +57,8 @@ func RequireReal(t *testing.T, needs ...work.Program) {
 			skip("%v", err)
 		}
 	}
-	if runtime.NumCPU() < 2 {
-		skip("needs two CPUs")
+	if n := runtime.NumCPU(); n < 2 {
+		skip("%v", testbed.TooFewCPUs{For: "the experiment", Need: unit.CPUs(2), Have: unit.CPUs(n)})
 	}
 	tree, err := cgroup.Detect("/proc")
 	if err != nil {

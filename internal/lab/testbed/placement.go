@@ -1,7 +1,6 @@
 package testbed
 
 import (
-	"errors"
 	"fmt"
 
 	"tenon.sh/tenon/internal/model/node"
@@ -13,6 +12,16 @@ import (
 // Client. The lab itself and tenond use the CPUs in Lab.
 type Placement struct {
 	Tested, Client, Lab unit.CPUSet
+}
+
+// TooFewCPUs says that a part of an experiment needs more CPUs than it has.
+type TooFewCPUs struct {
+	For        string // what needs them
+	Need, Have unit.MilliCPU
+}
+
+func (e TooFewCPUs) Error() string {
+	return fmt.Sprintf("too few CPUs for %s: want %g, have %g", e.For, e.Need.Cores(), e.Have.Cores())
 }
 
 // reserveCPU takes one of the client's CPUs for the lab, so that the work of
@@ -53,18 +62,18 @@ func Place(t node.Topology, allowed, tested, client unit.CPUSet, noClient bool) 
 		return Placement{Tested: tested}, nil
 	}
 	if online.Len() < 2 {
-		return Placement{}, errors.New("the experiment needs two CPUs, one for the load generator and one to test: only CPU " + online.String() + " is usable")
+		return Placement{}, fmt.Errorf("%w; usable are %v", TooFewCPUs{"the load generator and the tested work", unit.CPUs(2), unit.CPUs(online.Len())}, online)
 	}
 	if client.Empty() {
 		client = chooseClient(t, online.Minus(tested), online, !tested.Empty())
 		if client.Empty() {
-			return Placement{}, fmt.Errorf("--cpus %v leaves no CPU for the load generator", tested)
+			return Placement{}, fmt.Errorf("--cpus %v: %w", tested, TooFewCPUs{"the load generator", unit.CPUs(1), 0})
 		}
 	}
 	if tested.Empty() {
 		tested = online.Minus(client)
 		if tested.Empty() {
-			return Placement{}, fmt.Errorf("--client-cpus %v leaves no CPU to test", client)
+			return Placement{}, fmt.Errorf("--client-cpus %v: %w", client, TooFewCPUs{"the tested work", unit.CPUs(1), 0})
 		}
 	}
 	return Placement{Tested: tested, Client: client}, nil

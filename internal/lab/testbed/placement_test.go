@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -33,6 +34,7 @@ func TestPlace(t *testing.T) {
 		allowed              string
 		cpus, clientCPUs     string
 		tested, client, fail string
+		few                  TooFewCPUs
 	}{
 		"two CPUs":                        {topology: cores(2, 1), tested: "0", client: "1"},
 		"two threads of one core":         {topology: cores(2, 2), tested: "0", client: "1"},
@@ -44,9 +46,9 @@ func TestPlace(t *testing.T) {
 		"tested all but one core":         {topology: cores(4, 2), cpus: "0,2", tested: "0,2", client: "1,3"},
 		"client given":                    {topology: cores(4, 1), clientCPUs: "0", tested: "1-3", client: "0"},
 		"both given":                      {topology: cores(4, 1), cpus: "3", clientCPUs: "0", tested: "3", client: "0"},
-		"one CPU":                         {topology: cores(1, 1), fail: "needs two CPUs"},
-		"no CPU left for the client":      {topology: cores(2, 1), cpus: "0-1", fail: "leaves no CPU for the load generator"},
-		"no CPU left to test":             {topology: cores(2, 1), clientCPUs: "0-1", fail: "leaves no CPU to test"},
+		"one CPU":                         {topology: cores(1, 1), few: TooFewCPUs{"the load generator and the tested work", 2000, 1000}},
+		"no CPU left for the client":      {topology: cores(2, 1), cpus: "0-1", few: TooFewCPUs{"the load generator", 1000, 0}},
+		"no CPU left to test":             {topology: cores(2, 1), clientCPUs: "0-1", few: TooFewCPUs{"the tested work", 1000, 0}},
 		"overlap":                         {topology: cores(4, 1), cpus: "0-2", clientCPUs: "2-3", fail: "share CPU 2"},
 		"not online":                      {topology: cores(4, 1), cpus: "3-4", fail: "CPU 4 is not online"},
 		"not allowed":                     {topology: cores(4, 1), allowed: "0-2", clientCPUs: "3", fail: "CPU 3 is not online or not allowed"},
@@ -58,9 +60,10 @@ func TestPlace(t *testing.T) {
 				allowed = set1(t, tt.allowed)
 			}
 			p, err := Place(tt.topology, allowed, set1(t, tt.cpus), set1(t, tt.clientCPUs), !NoClient)
-			if tt.fail != "" {
-				if err == nil || !strings.Contains(err.Error(), tt.fail) {
-					t.Fatalf("error %v, want %q", err, tt.fail)
+			if tt.fail != "" || tt.few.Need > 0 {
+				var few TooFewCPUs
+				if errors.As(err, &few); err == nil || !strings.Contains(err.Error(), tt.fail) || few != tt.few {
+					t.Fatalf("error %v, want %q, %v", err, tt.fail, tt.few)
 				}
 				return
 			}

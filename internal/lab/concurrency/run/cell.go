@@ -139,9 +139,9 @@ func (c Config) refuse(cell Cell, m hardware) string {
 	cpus, need := m.tested.Len(), cell.Limit*unit.MilliCPU(cell.Jobs)
 	switch {
 	case cell.Limit > unit.CPUs(cpus):
-		return fmt.Sprintf("one job asks for %g CPUs, the machine has %d", cell.Limit.Cores(), cpus)
+		return testbed.TooFewCPUs{For: "one job", Need: cell.Limit, Have: unit.CPUs(cpus)}.Error()
 	case (cell.Strategy == Quota || cell.Strategy == Matched || cell.Strategy == StaticBurst) && need > unit.CPUs(cpus):
-		return fmt.Sprintf("the jobs ask for %g CPUs together, the machine has %d", need.Cores(), cpus)
+		return testbed.TooFewCPUs{For: "the jobs together", Need: need, Have: unit.CPUs(cpus)}.Error()
 	case cell.Memory > 0 && m.memory > 0 && cell.Memory*unit.Bytes(cell.Jobs) > m.memory:
 		return fmt.Sprintf("the jobs ask for %g GiB together, the machine has %.1f", float64(cell.Memory)*float64(cell.Jobs)/float64(gib), float64(m.memory)/float64(gib))
 	case cell.Strategy == Static && cell.Limit%1000 != 0:
@@ -153,7 +153,7 @@ func (c Config) refuse(cell Cell, m hardware) string {
 	case cell.Strategy == Burst && c.Burst(cell.Limit) >= unit.CPUs(cpus):
 		return fmt.Sprintf("its quota of %g CPUs is no limit on %d: it is the same as unbounded", c.Burst(cell.Limit).Cores(), cpus)
 	case (cell.Strategy == PinnedSlices || cell.Strategy == PinnedBlind) && c.slice(cell.Limit) > cpus:
-		return fmt.Sprintf("a slice of %d CPUs is larger than the machine", c.slice(cell.Limit))
+		return testbed.TooFewCPUs{For: "a slice", Need: unit.CPUs(c.slice(cell.Limit)), Have: unit.CPUs(cpus)}.Error()
 	}
 	return ""
 }

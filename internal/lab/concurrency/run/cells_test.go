@@ -49,7 +49,7 @@ func TestTheQuickPresetFitsTwoCPUs(t *testing.T) {
 	if n := len(cells); n != 24 || !slices.Contains(cells, Reference) {
 		t.Errorf("%d cells %v", n, cells)
 	}
-	if len(refused) != 1 || !strings.Contains(refused[0], "quota, 4 jobs, limit 1: the jobs ask for 4 CPUs together, the machine has 2") {
+	if len(refused) != 1 || !strings.Contains(refused[0], "quota, 4 jobs, limit 1: "+testbed.TooFewCPUs{For: "the jobs together", Need: 4000, Have: 2000}.Error()) {
 		t.Errorf("refused %q", refused)
 	}
 	if spent := time.Duration(len(cells)*c.Blocks) * (c.Window + c.Warmup + 1500*time.Millisecond); spent > 10*time.Minute {
@@ -59,12 +59,12 @@ func TestTheQuickPresetFitsTwoCPUs(t *testing.T) {
 
 func TestCellsThatExceedTheMachineAreRefusedByName(t *testing.T) {
 	for want, cell := range map[string]Cell{
-		"one job asks for 3 CPUs, the machine has 2":       {Strategy: PinnedSlices, Jobs: 1, Limit: 3000},
-		"the jobs ask for 2.4 CPUs together":               {Strategy: Matched, Jobs: 2, Limit: 1200},
+		"too few CPUs for one job: want 3, have 2":         {Strategy: PinnedSlices, Jobs: 1, Limit: 3000},
+		"the jobs together: want 2.4, have 2":              {Strategy: Matched, Jobs: 2, Limit: 1200},
 		"the jobs ask for 16 GiB together":                 {Strategy: Quota, Jobs: 4, Limit: 500, Memory: 4 * gib},
 		"the kubelet gives exclusive CPUs for whole":       {Strategy: Static, Jobs: 1, Limit: 500},
 		"smaller pool with room for a job: it is the same": {Strategy: StaticBurst, Jobs: 1, Limit: 1000},
-		"the jobs ask for 3 CPUs together":                 {Strategy: StaticBurst, Jobs: 3, Limit: 1000},
+		"the jobs together: want 3, have 2":                {Strategy: StaticBurst, Jobs: 3, Limit: 1000},
 		"it is the same as pinned":                         {Strategy: PinnedBlind, Jobs: 1, Limit: 1000},
 		"8 CPUs is no limit on 2: it is the same as unbo":  {Strategy: Burst, Jobs: 1, Limit: 1000},
 	} {
@@ -74,7 +74,7 @@ func TestCellsThatExceedTheMachineAreRefusedByName(t *testing.T) {
 		}
 	}
 	c, _ := Config{Slice: 3}.OrDefaults()
-	if why := c.refuse(Cell{Strategy: PinnedSlices, Jobs: 1, Limit: 500}, plain(2)); !strings.Contains(why, "a slice of 3 CPUs is larger") {
+	if why := c.refuse(Cell{Strategy: PinnedSlices, Jobs: 1, Limit: 500}, plain(2)); why != (testbed.TooFewCPUs{For: "a slice", Need: 3000, Have: 2000}).Error() {
 		t.Errorf("%q", why)
 	}
 	if why := c.refuse(Cell{Strategy: PinnedBlind, Jobs: 1, Limit: 1000}, smt(4)); why != "" {

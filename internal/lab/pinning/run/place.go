@@ -32,11 +32,11 @@ func (c Config) divide(t node.Topology, tested unit.CPUSet) (division, error) {
 		d.limit = max(cpus/2, 1)
 	}
 	if d.limit > cpus {
-		return d, fmt.Errorf("--limit %d: the job may use at most the %d tested CPUs", d.limit, cpus)
+		return d, fmt.Errorf("--limit %d: %w", d.limit, tooFew("the job", d.limit, cpus))
 	}
 	d.refused = append(d.refused, "static: no mode of its own, because of whole cores the kubelet chooses those of pinned")
 	if cpus < 2 {
-		d.refused = append(d.refused, fmt.Sprintf("nginx: with %d CPU there is none for the client", cpus))
+		d.refused = append(d.refused, fmt.Sprintf("nginx: %v", tooFew("a server and its client", 2, cpus)))
 		return d, nil
 	}
 	sets := pick.Compile(t).Cut(tested, []int{cpus - max(cpus/4, 1), max(cpus/4, 1)})
@@ -46,16 +46,20 @@ func (c Config) divide(t node.Topology, tested unit.CPUSet) (division, error) {
 		// The only worker may use both CPUs. The thread of the client is on one
 		// of them.
 		d.servers, d.each, d.service = 1, 1, tested
-		d.refused = append(d.refused, fmt.Sprintf("nginx: two servers and their client need 3 CPUs, the machine has %d: no claim about requests per second or latency, and no open loop", cpus))
+		d.refused = append(d.refused, fmt.Sprintf("nginx: %v: no claim about requests per second or latency, and no open loop", tooFew("two servers and their client", 3, cpus)))
 		return d, nil
 	}
 	if d.client.Len() < d.servers {
-		d.refused = append(d.refused, fmt.Sprintf("nginx, open loop: the clients of %d servers poll, so each needs a CPU of its own; of %d CPUs the clients have %d", d.servers, cpus, d.client.Len()))
+		d.refused = append(d.refused, fmt.Sprintf("nginx, open loop: %v: a client polls, and needs a CPU of its own", tooFew("the clients", d.servers, d.client.Len())))
 		return d, nil
 	}
 	each := d.client.Len() / d.servers
 	d.pollers = pick.Compile(t).Cut(d.client, slices.Repeat([]int{each}, d.servers))
 	return d, nil
+}
+
+func tooFew(of string, need, have int) testbed.TooFewCPUs {
+	return testbed.TooFewCPUs{For: of, Need: unit.CPUs(need), Have: unit.CPUs(have)}
 }
 
 // A seat says where one piece of work runs.

@@ -77,8 +77,7 @@ func (b *pods) refuse(c cell) string {
 	case c.mode == pinning.StaticBurst && len(b.cpus.pools) < 2:
 		return "the node has one L3 cache and one NUMA node: the pool is all CPUs, as in shared"
 	case c.mode != pinning.StaticBurst && pods*limit > own:
-		return fmt.Sprintf("%s with %s each of their own: node %s gives away %d of its %d CPUs, and keeps the others shared", textlayout.Plural(pods, "pod", "pods"),
-			textlayout.Plural(limit, "CPU", "CPUs"), b.node.Name, max(own, 0), b.node.CPUs)
+		return fmt.Sprintf("%v: node %s keeps the others of its %d CPUs shared", tooFew("own CPUs of "+textlayout.Plural(pods, "pod", "pods"), pods*limit, max(own, 0)), b.node.Name, b.node.CPUs)
 	}
 	return ""
 }

@@ -143,13 +143,13 @@ func TestWhatTheNodeCannotRunIsRefused(t *testing.T) {
 		"one cache":            {func(b *pods) { b.cpus.pools = b.cpus.pools[:1] }, cell{pinning.Pi, pinning.StaticBurst}, "one L3 cache and one NUMA node"},
 		"no memory":            {func(b *pods) { b.node.Free.Memory = 15 * gib }, cell{pinning.NGINX, pinning.Shared}, "room for 1 of 2 pods with 4 CPUs and 8.0 GiB each: node a has 16 CPUs and 15.0 GiB free"},
 		"the job needs none":   {func(b *pods) { b.node.Free.Memory = 0 }, cell{pinning.Pi, pinning.Shared}, ""},
-		"one CPU stays shared": {func(b *pods) { b.serverLimit = 8 }, cell{pinning.NGINX, pinning.Pinned}, "2 pods with 8 CPUs each of their own: node a gives away 15 of its 16 CPUs"},
+		"one CPU stays shared": {func(b *pods) { b.serverLimit = 8 }, cell{pinning.NGINX, pinning.Pinned}, tooFew("own CPUs of 2 pods", 16, 15).Error()},
 		"all CPUs, shared":     {func(b *pods) { b.serverLimit = 8 }, cell{pinning.NGINX, pinning.SharedFree}, ""},
 		"no tenond":            {func(b *pods) { b.cpus = nodeCPUs{why: "tenond does not report"} }, cell{pinning.Pi, pinning.Pinned}, "tenond does not report"},
 		"no tenond, shared":    {func(b *pods) { b.cpus = nodeCPUs{why: "tenond does not report"} }, cell{pinning.Pi, pinning.Shared}, ""},
 		"static policy":        {func(b *pods) { b.node.Policy = "static" }, cell{pinning.NGINX, pinning.SharedAA}, "policy of the kubelet is static"},
 		"static, the job":      {func(b *pods) { b.node.Policy = "static" }, cell{pinning.Pi, pinning.SharedAA}, ""},
-		"CPUs of other owners": {func(b *pods) { b.cpus.owned = unit.CPUSetOf(0, 1, 2, 3, 4, 5, 6, 7) }, cell{pinning.NGINX, pinning.Pinned}, "node a gives away 7 of its 16 CPUs"},
+		"CPUs of other owners": {func(b *pods) { b.cpus.owned = unit.CPUSetOf(0, 1, 2, 3, 4, 5, 6, 7) }, cell{pinning.NGINX, pinning.Pinned}, tooFew("own CPUs of 2 pods", 8, 7).Error()},
 	} {
 		b := podsOn(t, 16, "0-7", "8-15")
 		c.change(b)

@@ -158,8 +158,8 @@ func TestTheSmallestMachinesRefuseServers(t *testing.T) {
 		servers, each, limit int
 		refusal              string
 	}{
-		1: {0, 0, 1, "with 1 CPU there is none for the client"},
-		2: {1, 1, 1, "two servers and their client need 3 CPUs, the machine has 2"},
+		1: {0, 0, 1, "too few CPUs for a server and its client"},
+		2: {1, 1, 1, "too few CPUs for two servers and their client"},
 		3: {2, 1, 1, "static: no mode of its own"},
 		9: {2, 3, 4, "static: no mode of its own"},
 	} {
@@ -173,7 +173,7 @@ func TestTheSmallestMachinesRefuseServers(t *testing.T) {
 		}
 	}
 	topology, all := machine(2)
-	if _, err := (Config{Limit: 3}).divide(topology, all); err == nil || !strings.Contains(err.Error(), "--limit 3: the job may use at most the 2") {
+	if _, err := (Config{Limit: 3}).divide(topology, all); !errors.Is(err, tooFew("the job", 3, 2)) {
 		t.Errorf("error %v", err)
 	}
 }
