@@ -37,12 +37,15 @@ func (o Outcome) Report() string { return filepath.Join(o.Dir, "report.html") }
 // cell (a mode, or other conditions) once, in random order, and makes a record of
 // it. At the end of the block, the cells with a void record are measured again.
 type Series[C, R any] struct {
-	Site   *testbed.Site
-	Cells  []C
-	Blocks int           // number of blocks; 0: until Resolved returns true
-	First  time.Duration // estimated length of a run before the first run has been timed
-	Whole  time.Duration // length of all blocks; 0: estimated from the runs
-	Most   time.Duration // maximum length of the whole experiment with its calibration; 0: no limit
+	Site  *testbed.Site
+	Cells []C
+	// Refused lists the cells that cannot run, with the reasons. They stand in
+	// experiment.json.
+	Refused []string
+	Blocks  int           // number of blocks; 0: until Resolved returns true
+	First   time.Duration // estimated length of a run before the first run has been timed
+	Whole   time.Duration // length of all blocks; 0: estimated from the runs
+	Most    time.Duration // maximum length of the whole experiment with its calibration; 0: no limit
 	// Decides says what a planned number of blocks cannot decide, or "". If it
 	// is nil, nothing is said.
 	Decides func(blocks int) string
@@ -102,6 +105,9 @@ func (s *Series[C, R]) Conduct(ctx context.Context) (Outcome, error) {
 // begin claims the directory of the results, checks that the machine is quiet,
 // calibrates, and writes experiment.json.
 func (s *Series[C, R]) begin(ctx context.Context) error {
+	if len(s.Cells) == 0 {
+		return fmt.Errorf("none of the cells can run here:\n%s", strings.Join(s.Refused, "\n"))
+	}
 	out, status := s.Site.Given.Out, s.Site.Status
 	if err := s.Site.Given.Claim(); err != nil {
 		return err
@@ -131,6 +137,9 @@ func (s *Series[C, R]) prepare(ctx context.Context) (report.Headed, error) {
 	}
 	for _, l := range lines {
 		status.Keep("%s", l)
+	}
+	if len(s.Refused) > 0 {
+		experiment.Head().Refused = s.Refused
 	}
 	for _, why := range experiment.Head().Refused {
 		status.Keep("left out: %s", why)

@@ -89,13 +89,9 @@ func Run(ctx context.Context, c Config) (harness.Outcome, error) {
 	if err != nil {
 		return harness.Outcome{}, err
 	}
-	enter := enterMachine
-	if c.Pods != nil {
-		enter = enterPods
-	}
-	s, err := enter(ctx, c)
+	s, err := harness.Enter(ctx, c, c.Pods != nil, enterMachine, enterPods)
 	if err != nil {
-		return harness.Outcome{}, testbed.InterruptError(ctx, err)
+		return harness.Outcome{}, err
 	}
 	b := s.common()
 	b.load = harness.LoadSpec{URL: s.target(), Duration: b.Duration, Warmup: b.Warmup(), Seed: b.Seed, Connections: b.connections()}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"tenon.sh/tenon/internal/lab/concurrency"
+	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/lab/textlayout"
 	"tenon.sh/tenon/internal/model/unit"
@@ -107,20 +108,12 @@ func (c Config) withReference(cells []Cell) []Cell {
 // cannot, or "". refused lists the other cells with their reasons, and a strategy
 // that no cluster can run once.
 func (c Config) cells(refuse func(Cell) string) (cells []Cell, refused []string) {
-	for _, cell := range c.Combinations() {
-		subject, why := string(cell.Strategy), ""
-		if c.Pods != nil {
-			why = unsuited[cell.Strategy]
+	cells, refused = harness.Choose(c.Combinations(), func(cell Cell) (any, string) {
+		if why := unsuited[cell.Strategy]; c.Pods != nil && why != "" {
+			return cell.Strategy, why
 		}
-		if why == "" {
-			subject, why = cell.String(), refuse(cell)
-		}
-		if text := subject + ": " + why; why == "" {
-			cells = append(cells, cell)
-		} else if !slices.Contains(refused, text) {
-			refused = append(refused, text)
-		}
-	}
+		return cell, refuse(cell)
+	})
 	return c.withReference(cells), refused
 }
 

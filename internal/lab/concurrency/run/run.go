@@ -2,7 +2,6 @@ package run
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -61,23 +60,14 @@ func Run(ctx context.Context, c Config) (harness.Outcome, error) {
 	if err != nil {
 		return harness.Outcome{}, err
 	}
-	enter := enterMachine
-	if c.Pods != nil {
-		enter = enterPods
-	}
-	s, err := enter(ctx, c)
-	if err == nil {
-		b := s.common()
-		if b.cells, b.refused = c.cells(s.refuse); len(b.cells) == 0 {
-			err = errors.Join(fmt.Errorf("none of the cells can run here:\n%s", strings.Join(b.refused, "\n")), b.Close())
-		}
-	}
+	s, err := harness.Enter(ctx, c, c.Pods != nil, enterMachine, enterPods)
 	if err != nil {
-		return harness.Outcome{}, testbed.InterruptError(ctx, err)
+		return harness.Outcome{}, err
 	}
 	b := s.common()
+	b.cells, b.refused = b.Config.cells(s.refuse)
 	return (&harness.Series[Cell, measured]{
-		Site: b.Site, Cells: b.cells, Blocks: b.Blocks, Most: b.MaxTime, First: s.length(), InOrder: b.AsPublished,
+		Site: b.Site, Cells: b.cells, Refused: b.refused, Blocks: b.Blocks, Most: b.MaxTime, First: s.length(), InOrder: b.AsPublished,
 		Calibrate: func(ctx context.Context, caveats []string) (report.Headed, []string, error) {
 			b.caveats = caveats
 			lines, err := s.calibrate(ctx)
@@ -103,7 +93,7 @@ func Run(ctx context.Context, c Config) (harness.Outcome, error) {
 func (b *bench) experiment(s site) *concurrency.Experiment {
 	e := &concurrency.Experiment{Header: b.Header(concurrency.Kind, nil, b.Blocks), Fill: string(b.Fill), JobWork: b.whole}
 	s.describe(e)
-	e.Refused, e.Versions, e.Caveats = b.refused, b.versions, b.caveats
+	e.Versions, e.Caveats = b.versions, b.caveats
 	return e
 }
 

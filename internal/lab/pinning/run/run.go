@@ -2,10 +2,8 @@ package run
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"tenon.sh/tenon/internal/lab/harness"
@@ -60,22 +58,14 @@ func Run(ctx context.Context, c Config) (harness.Outcome, error) {
 	if err != nil {
 		return harness.Outcome{}, err
 	}
-	enter := enterMachine
-	if c.Pods != nil {
-		enter = enterPods
-	}
-	s, err := enter(ctx, c)
-	if err == nil {
-		if err = s.common().choose(s.refuse); err != nil {
-			err = errors.Join(err, s.common().Close())
-		}
-	}
+	s, err := harness.Enter(ctx, c, c.Pods != nil, enterMachine, enterPods)
 	if err != nil {
-		return harness.Outcome{}, testbed.InterruptError(ctx, err)
+		return harness.Outcome{}, err
 	}
 	b := s.common()
+	b.choose(s.refuse)
 	return (&harness.Series[cell, pinning.Run]{
-		Site: b.Site, Cells: b.cells, Blocks: b.Blocks, Most: b.MaxTime, First: s.length(),
+		Site: b.Site, Cells: b.cells, Refused: b.refused, Blocks: b.Blocks, Most: b.MaxTime, First: s.length(),
 		Calibrate: func(ctx context.Context, caveats []string) (report.Headed, []string, error) {
 			lines, err := s.calibrate(ctx)
 			return b.experiment(s, caveats), lines, err
@@ -96,21 +86,15 @@ func Run(ctx context.Context, c Config) (harness.Outcome, error) {
 }
 
 // choose takes the cells that the site can run.
-func (b *bench) choose(refuse func(cell) string) error {
+func (b *bench) choose(refuse func(cell) string) {
+	var all []cell
 	for _, p := range b.Parts {
 		for _, m := range b.Modes {
-			c := cell{p, m}
-			if why := refuse(c); why != "" {
-				b.refused = append(b.refused, fmt.Sprintf("%v: %s", c, why))
-				continue
-			}
-			b.cells = append(b.cells, c)
+			all = append(all, cell{p, m})
 		}
 	}
-	if len(b.cells) == 0 {
-		return fmt.Errorf("nothing of this can run here:\n%s", strings.Join(b.refused, "\n"))
-	}
-	return nil
+	cells, refused := harness.Choose(all, func(c cell) (any, string) { return c, refuse(c) })
+	b.cells, b.refused = cells, append(b.refused, refused...)
 }
 
 func (b *bench) experiment(s site, caveats []string) *pinning.Experiment {
@@ -118,7 +102,7 @@ func (b *bench) experiment(s site, caveats []string) *pinning.Experiment {
 		Header: b.Header(pinning.Kind, b.Modes, b.Blocks), Parts: b.Parts,
 		Threads: b.Threads, Digits: b.Digits, Rounds: b.Rounds,
 	}
-	e.Refused, e.Versions, e.Caveats = b.refused, b.versions, caveats
+	e.Versions, e.Caveats = b.versions, caveats
 	s.describe(e)
 	if slices.Contains(b.Parts, pinning.NGINX) {
 		e.Caveats = append(e.Caveats, "the closed loop waits for answers before it asks again: its average follows from its requests per second")
