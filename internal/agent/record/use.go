@@ -28,5 +28,5 @@ func sameUse(a, b *node.Usage) bool {
 		a.Steal == b.Steal && a.Delay.Sum == b.Delay.Sum && a.Delay.Timeslices == b.Delay.Timeslices &&
 		a.Memory == b.Memory && a.WorkingSet == b.WorkingSet && a.Refaults == b.Refaults &&
 		a.Read == b.Read && a.Written == b.Written && a.Pressure == b.Pressure &&
-		slices.Equal(a.Delay.Counts, b.Delay.Counts) && maps.Equal(a.PerCPU, b.PerCPU)
+		slices.Equal(a.Delay.Counts, b.Delay.Counts) && maps.Equal(a.PerCPU, b.PerCPU) && a.Requests.Equal(b.Requests)
 }

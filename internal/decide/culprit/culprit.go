@@ -109,7 +109,7 @@ type Input struct {
 
 // Follow returns the state after a snapshot.
 func (st State) Follow(in Input) State {
-	if len(st.Bounds) == 0 && len(in.SLO.Work) == 0 {
+	if len(st.Bounds) == 0 && in.SLO.Empty() {
 		return State{Levels: st.Levels} // no service has an objective; the levels are judged when they are used
 	}
 	at := in.Snapshot.At
@@ -132,7 +132,7 @@ func (st State) Follow(in Input) State {
 	}
 	for _, m := range in.SLO.Violations() {
 		q := st.Searches[m.Workload]
-		j := in.SLO.Work[m.Workload].Judgement
+		j := in.SLO.Judged(m)
 		if m.At.Equal(at) && j.At.Equal(at) && j.Cause == slo.ForBE && !m.Helpless {
 			q = x.judge(q, m.Workload, j)
 		}
@@ -179,7 +179,7 @@ func (x *follower) growBack(w *node.Workload, b Bound) {
 		b.At = at
 	}
 	used := x.Use.Workload[w.ID]
-	if x.SLO.Work[b.Victim].Miss.Happened() || 100*used < hungryPercent*b.May {
+	if x.SLO.Misses(b.Victim) || 100*used < hungryPercent*b.May {
 		b.At = at
 	} else if n := min(at.Sub(b.At), facts.LongestGap) / growBack; n > 0 {
 		b.At = b.At.Add(n * growBack)

@@ -12,7 +12,7 @@ import (
 // A Verdict says whether a workload meets its objective.
 type Verdict string
 
-// The verdicts. Undecided has a cause, too: Unmeasured or TooFew.
+// The verdicts. Undecided has a cause, too: Unmeasured, TooFew, NoSource or Straddled.
 const (
 	Kept      Verdict = "kept"
 	Missed    Verdict = "missed"
@@ -43,22 +43,37 @@ const (
 	UnknownRunner Cause = "unknown-runner"
 	// Unmeasured: the waits cannot be measured on this node.
 	Unmeasured Cause = "unmeasured"
-	// TooFew: there were too few waits for a verdict, or the first window has not
-	// ended.
+	// TooFew: there were too few waits or requests for a verdict, or the first window
+	// has not ended.
 	TooFew Cause = "too-few"
+	// NotWaiting: requests were too long, but the threads hardly waited for a CPU:
+	// the work itself took longer, or the workload waited for something else. Or the
+	// waits are not measured.
+	NotWaiting Cause = "not-waiting"
+	// NoSource: the durations of requests could not be read.
+	NoSource Cause = "no-source"
+	// Straddled: too many requests are in the bucket of the histogram in which the
+	// target lies. Some of them may have been longer.
+	Straddled Cause = "straddled"
 )
 
 // Causes lists all causes.
-var Causes = []Cause{ForBE, OwnLimit, OwnThreads, OtherService, System, Unclear, UnknownRunner, Unmeasured, TooFew}
+var Causes = []Cause{ForBE, OwnLimit, OwnThreads, OtherService, System, Unclear, UnknownRunner, Unmeasured, TooFew, NotWaiting, NoSource, Straddled}
 
-// A Judgement is the verdict about the objective of one workload.
+// A Judgement is the verdict about the objective of one workload. If it has one for
+// its waits and one for its requests, the verdict is the worse one; an objective
+// without a verdict does not count beside one that has a verdict.
 type Judgement struct {
 	Verdict Verdict `json:"verdict,omitempty"`
 	Cause   Cause   `json:"cause,omitempty"` // empty if the objective is kept
 	// Since is the time of the snapshot with which the verdict began.
 	Since time.Time `json:"since,omitzero"`
-	// Objective is the time within which 99 of 100 waits should end.
+	// Objective is the time within which 99 of 100 waits should end. 0: there is no
+	// objective for waits.
 	Objective time.Duration `json:"objective_ns,omitempty"`
+	// Requests is the verdict about the objective for requests. It is zero if there
+	// is none.
+	Requests RequestJudgement `json:"requests,omitzero"`
 	// Tail is a time that 99 of 100 waits in the last judged window did not
 	// exceed. Estimated says that only their mean was measured.
 	Tail      time.Duration `json:"tail_ns,omitempty"`
@@ -103,24 +118,42 @@ func (x Tracker) Judgements(s node.Snapshot) map[node.WorkloadID]Judgement {
 	var all map[node.WorkloadID]Judgement
 	for i := range s.Workloads {
 		w := &s.Workloads[i]
-		want, asked := w.Objective.RunQueueDelay.Value()
-		if !asked || want <= 0 || !w.Class.Sensitive() {
+		want, requests := wantOf(w), hasRequests(w)
+		if want == 0 && !requests {
 			continue
 		}
 		if all == nil {
 			all = map[node.WorkloadID]Judgement{}
 		}
-		f, tracked := x.Work[w.ID]
-		j := f.Judgement
-		switch {
-		case !tracked:
-			j = Judgement{Verdict: Undecided, Cause: Unmeasured, Objective: want}
-		case j.Verdict == "":
-			j = Judgement{Verdict: Undecided, Cause: TooFew, Objective: want, Since: f.Since}
+		j := x.Requests[w.ID].Judgement
+		if want > 0 {
+			j = x.ofWaits(w.ID, want).with(j)
 		}
 		all[w.ID] = j
 	}
 	return all
+}
+
+// ofWaits returns the verdict about the objective for the waits of a workload.
+func (x Tracker) ofWaits(id node.WorkloadID, want time.Duration) Judgement {
+	f, tracked := x.Work[id]
+	switch {
+	case !tracked:
+		return Judgement{Verdict: Undecided, Cause: Unmeasured, Objective: want}
+	case f.Judgement.Verdict == "":
+		return Judgement{Verdict: Undecided, Cause: TooFew, Objective: want, Since: f.Since}
+	}
+	return f.Judgement
+}
+
+// with adds the verdict about requests to that about waits.
+func (j Judgement) with(r Judgement) Judgement {
+	if j.Verdict == Undecided && r.Verdict == Kept || j.Verdict != Missed && r.Verdict == Missed {
+		r.Objective, r.Tail, r.Estimated = j.Objective, j.Tail, j.Estimated
+		return r
+	}
+	j.Requests = r.Requests
+	return j
 }
 
 // keep records a window without a miss.

@@ -17,6 +17,9 @@ type Miss struct {
 	Objective time.Duration `json:"objective_ns,omitempty"`
 	Tail      time.Duration `json:"tail_ns,omitempty"`
 	Mean      time.Duration `json:"mean_ns,omitempty"`
+	// Percentile is the name of the percentile of requests that is missed, such as
+	// p99. Then Objective and Tail are times of requests. It is empty for waits.
+	Percentile string `json:"percentile,omitempty"`
 	// Helpless says that BE caused hardly any of the waits.
 	Helpless bool `json:"helpless,omitempty"`
 	// Quota says what the workload's own quota has to do with the miss.
@@ -56,6 +59,9 @@ func (m Miss) Text() string {
 		waits = fmt.Sprintf("%v on average, so some %v (p99)", roundTime(m.Mean), roundTime(m.Tail))
 	}
 	text := fmt.Sprintf("%s waits %s, wants %v", m.Workload, waits, m.Objective)
+	if m.Percentile != "" {
+		text = fmt.Sprintf("%s answers requests in %v (%s), wants %v", m.Workload, roundTime(m.Tail), m.Percentile, m.Objective)
+	}
 	switch {
 	case m.Quota == Explains:
 		return text + ", because its own quota throttles it"

@@ -1,5 +1,5 @@
-// Package slo finds out whether LS workloads meet their objective, a bound on
-// how long their threads wait for a CPU.
+// Package slo finds out whether LS workloads meet their objectives: bounds on how
+// long their threads wait for a CPU, and on how long they need to answer requests.
 package slo
 
 import (
@@ -40,7 +40,8 @@ const (
 // A Tracker holds the state of each objective: the waits of its workload in a
 // window of time.
 type Tracker struct {
-	Work map[node.WorkloadID]State `json:"work,omitempty"`
+	Work     map[node.WorkloadID]State        `json:"work,omitempty"`
+	Requests map[node.WorkloadID]RequestState `json:"requests,omitempty"`
 }
 
 // A State is the SLO state of one workload.
@@ -65,41 +66,77 @@ type State struct {
 
 // Observe adds the waits of s. An SLO is violated if more than 1 of 100 waits
 // in a window were longer than the objective. The SLO counts as met again after
-// calmBefore without a violation. A workload has no state if it has no
-// objective, or no counters of waits.
+// calmBefore without a violation. A workload has no state in Work if it has no
+// objective for its waits, or no counters of waits, and none in Requests without
+// an objective for its requests.
 func (x Tracker) Observe(s node.Snapshot) Tracker {
 	next := Tracker{}
 	var blame map[node.WorkloadID]parts
 	for i := range s.Workloads {
 		w := &s.Workloads[i]
-		want, asked := w.Objective.RunQueueDelay.Value()
-		if !asked || want <= 0 || !w.Class.Sensitive() || !w.Usage.Delay.Sum.Known() {
+		want := wantOf(w)
+		waits := want > 0 && w.Usage.Delay.Sum.Known()
+		requests := hasRequests(w)
+		if !waits && !requests {
 			continue
 		}
-		if next.Work == nil {
-			next.Work, blame = make(map[node.WorkloadID]State, max(len(x.Work), 1)), blameOf(s)
+		if blame == nil {
+			blame = blameOf(s)
 		}
 		runners := blame[w.ID]
 		r := runners.reading()
 		r.CPU, r.Throttled = w.Usage.CPU, w.Usage.Throttled
 		r.Periods, r.ThrottledPeriods = w.Usage.Periods, w.Usage.ThrottledPeriods
-		next.Work[w.ID] = x.Work[w.ID].observe(s.At, w, want, r, runners)
+		if waits {
+			if next.Work == nil {
+				next.Work = make(map[node.WorkloadID]State, max(len(x.Work), 1))
+			}
+			next.Work[w.ID] = x.Work[w.ID].observe(s.At, w, want, r, runners)
+		}
+		if requests {
+			if next.Requests == nil {
+				next.Requests = make(map[node.WorkloadID]RequestState, max(len(x.Requests), 1))
+			}
+			next.Requests[w.ID] = x.Requests[w.ID].observe(s.At, w, r, runners)
+		}
 	}
 	return next
 }
 
+// wantOf returns the objective for the waits of a workload; 0: it has none.
+func wantOf(w *node.Workload) time.Duration {
+	if want := w.Objective.RunQueueDelay.Or(0); want > 0 && w.Class.Sensitive() {
+		return want
+	}
+	return 0
+}
+
+func hasRequests(w *node.Workload) bool { return w.Class.Sensitive() && w.Objective.Requests.Stated() }
+
+// Empty reports whether no objective is tracked.
+func (x Tracker) Empty() bool { return len(x.Work) == 0 && len(x.Requests) == 0 }
+
 // Unexplained lists the violations that a workload's own quota does not explain.
-// Only for these, BE may lose anything.
+// Only for these, BE may lose anything. For a violation by requests, the measured
+// waits must blame BE, too.
 func (x Tracker) Unexplained() []Miss {
-	return slices.DeleteFunc(x.Violations(), func(m Miss) bool { return m.Quota == Explains })
+	return slices.DeleteFunc(x.Violations(), func(m Miss) bool {
+		return m.Quota == Explains || m.Percentile != "" && m.Helpless
+	})
 }
 
 // Violations lists the misses of the workloads whose SLO is violated now, worst
-// first.
+// first, one for each workload: that of its waits, which are measured more often,
+// unless BE is to blame only for that of its requests.
 func (x Tracker) Violations() []Miss {
 	var all []Miss
-	for _, f := range x.Work {
-		if f.Miss.Happened() {
+	for id, f := range x.Work {
+		if r := x.Requests[id].Miss; f.Miss.Happened() && (!f.Miss.Helpless || !r.Happened() || r.Helpless) {
+			all = append(all, f.Miss)
+		}
+	}
+	for id, f := range x.Requests {
+		if w := x.Work[id].Miss; f.Miss.Happened() && (!w.Happened() || w.Helpless && !f.Miss.Helpless) {
 			all = append(all, f.Miss)
 		}
 	}
@@ -107,6 +144,21 @@ func (x Tracker) Violations() []Miss {
 		return cmp.Or(cmp.Compare(b.Percent(), a.Percent()), strings.Compare(string(a.Workload), string(b.Workload)))
 	})
 	return all
+}
+
+// Judged returns the judgement about a violation.
+func (x Tracker) Judged(m Miss) Judgement {
+	if m.Percentile != "" {
+		return x.Requests[m.Workload].Judgement
+	}
+	return x.Work[m.Workload].Judgement
+}
+
+// Misses reports whether a workload misses an objective. A miss of requests for
+// which BE is not to blame does not count.
+func (x Tracker) Misses(id node.WorkloadID) bool {
+	r := x.Requests[id].Miss
+	return x.Work[id].Miss.Happened() || r.Happened() && !r.Helpless
 }
 
 // blameOf returns for what each workload with an objective has waited.
@@ -119,7 +171,7 @@ func blameOf(s node.Snapshot) map[node.WorkloadID]parts {
 	for i := range s.Workloads {
 		w := &s.Workloads[i]
 		causes[w.ID] = causeOfClass(w.Class)
-		if w.Objective.RunQueueDelay.Known() {
+		if wantOf(w) > 0 || hasRequests(w) {
 			all[w.ID] = parts{}
 		}
 	}

@@ -149,13 +149,6 @@ func (id WorkloadID) PodName() (namespace, name string) {
 	return namespace, name
 }
 
-// An Objective is the latency objective of an LS workload. The zero Objective is none.
-type Objective struct {
-	// RunQueueDelay is an objective for the waits of the workload's threads for
-	// a CPU: 99 of 100 waits should be shorter.
-	RunQueueDelay Maybe[time.Duration] `json:"run_queue_delay,omitzero"`
-}
-
 // Maybe is a value that may be absent. The zero Maybe is absent.
 type Maybe[T any] struct {
 	value T

@@ -31,6 +31,9 @@ type Usage struct {
 	Steal Maybe[time.Duration] `json:"steal,omitzero"`
 	// Delay is the run-queue delay of the threads.
 	Delay RunQueueDelay `json:"delay,omitzero"`
+	// Requests are the requests that a workload with an objective for them has
+	// answered.
+	Requests Requests `json:"requests,omitzero"`
 	// Memory is the memory that is charged to the workload, including page cache.
 	// For the node, it is the total memory minus MemAvailable of /proc/meminfo.
 	Memory Maybe[unit.Bytes] `json:"memory,omitzero"`

@@ -1,0 +1,252 @@
+// This file judges objectives for the durations of requests. A source outside of
+// the kernel counts them: often the workload itself, so the counts may be late,
+// wrong or absent. What they say costs BE something only if the waits that the
+// node has measured confirm it.
+
+package slo
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+const (
+	// Requests are judged over windows of requestWindow or more, because a source
+	// is read every few seconds. A window without enoughRequests grows to
+	// longestRequestWindow.
+	requestWindow        = 15 * time.Second
+	longestRequestWindow = time.Minute
+	enoughRequests       = 100
+	// A reading counts for staleAfter. Until then one or two failed readings do
+	// not matter.
+	staleAfter = 20 * time.Second
+	// BE may be to blame for a miss only if the workload waited for BE for at least
+	// 1/delayDivisor of the target, for each request over the target.
+	delayDivisor = 4
+)
+
+// A RequestState is the state of an objective for requests of one workload.
+type RequestState struct {
+	// Want is the objective that is judged.
+	Want node.RequestObjective `json:"want,omitzero"`
+	// Begun is the time of the first snapshot with this objective. From is the
+	// reading with which the window began. It is zero if there is no window.
+	Begun time.Time     `json:"begun,omitzero"`
+	From  node.Requests `json:"from,omitzero"`
+	// Counters and Runners are the waits at the start of the window.
+	Counters Reading `json:"counters,omitzero"`
+	Runners  parts   `json:"runners,omitempty"`
+	// Miss is the last window, if it missed the objective.
+	Miss      Miss      `json:"miss,omitzero"`
+	Judgement Judgement `json:"judgement,omitzero"`
+}
+
+// RequestJudgement is the verdict about an objective for requests.
+type RequestJudgement struct {
+	Verdict Verdict            `json:"verdict,omitempty"`
+	Cause   Cause              `json:"cause,omitempty"`
+	Trouble node.SourceTrouble `json:"trouble,omitempty"` // the reason of NoSource
+	Since   time.Time          `json:"since,omitzero"`
+	// Want is the objective, and Target the index of the percentile that decided the
+	// verdict in it. The numbers below describe the last judged window.
+	Want   node.RequestObjective `json:"want,omitzero"`
+	Target int                   `json:"target,omitempty"`
+	// Total is the number of requests. At least OverLeast and at most OverMost of
+	// them were longer than the target; both are equal if a bucket ends there.
+	Total     int64 `json:"total,omitempty"`
+	OverLeast int64 `json:"over_least,omitempty"`
+	OverMost  int64 `json:"over_most,omitempty"`
+	// Tail is a time within which the part of the requests named by the percentile
+	// was answered. It is absent if the longest bucket has no end.
+	Tail node.Maybe[time.Duration] `json:"tail,omitzero"`
+	// Bounds and Counts are the histogram of the window, as in node.Requests.
+	Bounds []time.Duration `json:"bounds_ns,omitempty"`
+	Counts []int64         `json:"counts,omitempty"`
+}
+
+// observe adds a reading of the workload's requests. now and runners are its waits.
+func (f RequestState) observe(at time.Time, w *node.Workload, now Reading, runners parts) RequestState {
+	want, got := w.Objective.Requests, w.Usage.Requests
+	if f.Want != want || f.Begun.After(at) { // the owner has changed it, or the state is from before a reboot
+		f = RequestState{Want: want, Begun: at}
+	}
+	if f.Judgement.Verdict == "" {
+		f.Judgement = f.judged(at, Undecided, TooFew)
+	}
+	begin := func() RequestState {
+		f.From, f.Counters, f.Runners = got, now, runners
+		return f
+	}
+	switch {
+	case at.Sub(f.lastReading(got)) > staleAfter || got.At.IsZero() && got.Trouble != "":
+		return f.undecided(at, NoSource, cmp.Or(got.Trouble, node.TroubleStale))
+	case got.At.Equal(f.From.At): // no new reading
+		return f
+	case f.From.At.IsZero():
+		return begin()
+	}
+	d, fits := requestsBetween(f.From, got)
+	grown, also := now.since(f.Counters)
+	if !fits {
+		f = f.undecided(at, NoSource, node.TroubleReset)
+		return begin()
+	}
+	if !also {
+		return begin()
+	}
+	length := got.At.Sub(f.From.At)
+	if length < requestWindow || d.total < enoughRequests && length < longestRequestWindow {
+		return f
+	}
+	if d.total < enoughRequests {
+		f = f.undecided(at, TooFew, "")
+		return begin()
+	}
+	f = f.judge(at, w, length, d, grown, runners.since(f.Runners))
+	return begin()
+}
+
+// lastReading returns the time of the last reading, or of the first snapshot if
+// there was none.
+func (f RequestState) lastReading(got node.Requests) time.Time {
+	if got.At.IsZero() {
+		return f.Begun
+	}
+	return got.At
+}
+
+// undecided ends a window without a verdict. A miss ends, too: nothing shows any
+// more that it goes on.
+func (f RequestState) undecided(at time.Time, cause Cause, trouble node.SourceTrouble) RequestState {
+	j := f.judged(at, Undecided, cause)
+	j.Requests.Trouble = trouble
+	return RequestState{Want: f.Want, Begun: f.Begun, Judgement: j}
+}
+
+// judged returns a verdict without the numbers of its window.
+func (f RequestState) judged(at time.Time, v Verdict, cause Cause) Judgement {
+	j := Judgement{Verdict: v, Cause: cause, Since: at}
+	if f.Judgement.Verdict == v {
+		j.Since = f.Judgement.Since
+	}
+	j.Requests = RequestJudgement{Verdict: v, Cause: cause, Since: j.Since, Want: f.Want}
+	return j
+}
+
+// judge judges a window. grown is the growth of the counters of waits in it, and
+// runners are the parts of the waits.
+func (f RequestState) judge(at time.Time, w *node.Workload, length time.Duration, d durations, grown Reading, runners []Runner) RequestState {
+	worst := RequestJudgement{}
+	for i, p := range node.Percentiles {
+		target := f.Want.Within[i]
+		if target == 0 {
+			continue
+		}
+		one := RequestJudgement{Verdict: Kept, Target: i, Total: d.total, Tail: d.tail(p.Permille)}
+		one.OverLeast, one.OverMost = d.over(target)
+		most := (1000-p.Permille)*d.total + 1000*tolerance
+		switch {
+		case 1000*one.OverLeast > most:
+			one.Verdict = Missed
+		case 1000*one.OverMost > most:
+			one.Verdict, one.Cause = Undecided, Straddled
+		}
+		if rank := slices.Index(verdicts, one.Verdict); worst.Verdict == "" || rank <= slices.Index(verdicts, worst.Verdict) {
+			worst = one
+		}
+	}
+	j := f.judged(at, worst.Verdict, worst.Cause)
+	f.Miss = Miss{}
+	if worst.Verdict == Missed {
+		target := f.Want.Within[worst.Target]
+		j.Cause = causeOfRequests(grown, runners, worst.OverLeast, target)
+		j.At, j.Window, j.Waited, j.ByBE = at, length, grown.Waited, grown.ByBE
+		j.Periods, j.ThrottledPeriods = grown.Periods.Or(0), grown.ThrottledPeriods.Or(0)
+		j.Runners = slices.Clone(runners[:min(len(runners), maxRunners)])
+		f.Miss = Miss{Workload: w.ID, At: at, Objective: target, Percentile: node.Percentiles[worst.Target].Name, Helpless: j.Cause != ForBE}
+		if j.Cause == OwnLimit {
+			f.Miss.Quota = Explains
+		}
+		// The last bucket has no end: the tail is longer than the one before it.
+		f.Miss.Tail = worst.Tail.Or(d.bounds[len(d.bounds)-1])
+	}
+	worst.Cause, worst.Since, worst.Want, worst.Bounds, worst.Counts = j.Cause, j.Since, f.Want, d.bounds, d.counts
+	j.Requests = worst
+	f.Judgement = j
+	return f
+}
+
+// verdicts lists the verdicts, the worst first.
+var verdicts = []Verdict{Missed, Undecided, Kept}
+
+// causeOfRequests returns the cause of a window in which over requests were longer
+// than the target. r is the growth of the counters in the window, and runners are
+// the parts of the waits, longest first. Waits that are too short to explain the
+// requests, or that are not measured, blame nothing.
+func causeOfRequests(r Reading, runners []Runner, over int64, target time.Duration) Cause {
+	explains := func(t time.Duration) bool { return t/time.Duration(max(over, 1)) >= target/delayDivisor }
+	switch {
+	case r.isHeldByQuota():
+		return OwnLimit
+	case r.Waited <= 0 || !explains(r.Waited):
+		return NotWaiting
+	}
+	hardly := r.hardlyForBE(r.throttledWaits()) || !explains(r.ByBE)
+	return causeOf(r, hardly, runners)
+}
+
+// durations is the histogram of the requests of a window.
+type durations struct {
+	bounds []time.Duration
+	counts []int64
+	total  int64
+}
+
+// requestsBetween returns the requests between two readings. It returns false if
+// the readings do not fit together, for example after a restart of the workload.
+func requestsBetween(before, after node.Requests) (durations, bool) {
+	if after.At.Before(before.At) || !slices.Equal(before.Bounds, after.Bounds) || len(after.Bounds) == 0 ||
+		len(before.Counts) != len(after.Counts) || len(after.Counts) != len(after.Bounds)+1 {
+		return durations{}, false
+	}
+	d := durations{bounds: after.Bounds, counts: make([]int64, len(after.Counts))}
+	for i, n := range after.Counts {
+		if n < before.Counts[i] {
+			return durations{}, false
+		}
+		d.counts[i] = int64(min(n-before.Counts[i], mostRequests))
+		d.total += d.counts[i]
+	}
+	return d, true
+}
+
+// mostRequests is more than any workload answers in a window. It keeps sums of
+// counts far from an overflow.
+const mostRequests = 1 << 40
+
+// over returns how many requests were longer than a target: at least and at most.
+func (d durations) over(target time.Duration) (least, most int64) {
+	for i, n := range d.counts {
+		if i > 0 && d.bounds[i-1] >= target {
+			least += n
+		}
+		if i == len(d.bounds) || d.bounds[i] > target {
+			most += n
+		}
+	}
+	return least, most
+}
+
+// tail returns the end of the bucket with a percentile.
+func (d durations) tail(permille int64) node.Maybe[time.Duration] {
+	var seen int64
+	for i, bound := range d.bounds {
+		if seen += d.counts[i]; 1000*seen >= permille*d.total {
+			return node.Some(bound)
+		}
+	}
+	return node.Maybe[time.Duration]{}
+}

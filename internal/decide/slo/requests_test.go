@@ -1,0 +1,245 @@
+package slo
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// A requestScene is a service with the objective p99 5 ms, and a batch pod. Each
+// second its clock goes on, and every fifth second its histogram is read.
+type requestScene struct {
+	t        *testing.T
+	x        Tracker
+	s        node.Snapshot
+	bounds   []time.Duration
+	counts   []uint64
+	waits    node.Wait // the waits of the service for the batch pod
+	trouble  node.SourceTrouble
+	silent   bool
+	perTick  []uint64      // requests in each second, by bucket
+	waitTick time.Duration // waits for the batch pod in each second
+}
+
+func newRequestScene(t *testing.T) *requestScene {
+	b := &requestScene{t: t, bounds: []time.Duration{ms, 5 * ms, 20 * ms}, counts: make([]uint64, 4), perTick: []uint64{0, 50, 0, 0}}
+	b.s.At = time.Unix(1e9, 0)
+	web := node.Workload{ID: "shop/web", Class: node.LS, Pod: true}
+	web.Objective.Requests = node.RequestObjective{Within: [len(node.Percentiles)]time.Duration{4: 5 * ms}, Source: node.SourceMetrics, Port: 8080}
+	b.s.Workloads = []node.Workload{web, {ID: "batch/train", Class: node.BE, Pod: true}}
+	b.waits = node.Wait{Waiter: "shop/web", Runner: "batch/train"}
+	return b
+}
+
+func (b *requestScene) web() *node.Workload { return &b.s.Workloads[0] }
+
+// run lets seconds pass.
+func (b *requestScene) run(seconds int) Judgement {
+	for range seconds {
+		b.s.At = b.s.At.Add(time.Second)
+		for i, n := range b.perTick {
+			b.counts[i] += n
+		}
+		b.waits.Time += b.waitTick
+		b.s.Waits = []node.Wait{b.waits}
+		r := &b.web().Usage.Requests
+		switch {
+		case b.s.At.Unix()%5 != 0 || b.silent:
+		case b.trouble != "":
+			r.Trouble = b.trouble
+		default:
+			*r = node.Requests{At: b.s.At, Bounds: b.bounds, Counts: slices.Clone(b.counts)}
+		}
+		b.x = b.x.Observe(b.s)
+	}
+	return b.x.Judgements(b.s)["shop/web"]
+}
+
+func (b *requestScene) want(j Judgement, v Verdict, c Cause, costs bool) {
+	b.t.Helper()
+	if j.Verdict != v || j.Cause != c || j.Requests.Verdict != v || j.Requests.Cause != c {
+		b.t.Errorf("%s %s, of requests %s %s; want %s %s", j.Verdict, j.Cause, j.Requests.Verdict, j.Requests.Cause, v, c)
+	}
+	if got := len(b.x.Unexplained()) > 0; got != costs || costs != b.x.Misses("shop/web") {
+		b.t.Errorf("%s %s: BE may lose CPU: %v, want %v", v, c, got, costs)
+	}
+}
+
+// TestRequestsBlameBEOnlyByMeasuredWaits slows requests down, with and without
+// waits for batch work, and then gives the batch work an end.
+func TestRequestsBlameBEOnlyByMeasuredWaits(t *testing.T) {
+	b := newRequestScene(t)
+	b.want(b.run(4), Undecided, TooFew, false)
+	b.want(b.run(26), Kept, "", false)
+	b.perTick = []uint64{0, 40, 10, 0}
+	j := b.run(30)
+	b.want(j, Missed, NotWaiting, false)
+	if r := j.Requests; r.Total != 750 || r.OverLeast != 150 || r.OverMost != 150 || r.Tail.Or(0) != 20*ms {
+		t.Errorf("the window is %+v", r)
+	}
+	b.waitTick = 2 * ms // 10 requests of 5 ms each, so 12.5 ms would explain them
+	b.want(b.run(30), Missed, NotWaiting, false)
+	b.waitTick = 15 * ms
+	j = b.run(30)
+	b.want(j, Missed, ForBE, true)
+	if len(j.Runners) != 1 || j.Runners[0].ID != "batch/train" || j.ByBE != 15*b.waitTick || j.Window != 15*time.Second {
+		t.Errorf("the miss is %+v", j)
+	}
+	if text := b.x.Violations()[0].Text(); text != "shop/web answers requests in 20ms (p99), wants 5ms" {
+		t.Error(text)
+	}
+	b.web().Usage.Periods, b.web().Usage.ThrottledPeriods = node.Some[int64](0), node.Some[int64](0)
+	b.run(15)
+	b.web().Usage.Periods, b.web().Usage.ThrottledPeriods = node.Some[int64](1000), node.Some[int64](500)
+	b.want(b.run(15), Missed, OwnLimit, false)
+	b.perTick, b.waitTick = []uint64{0, 50, 0, 0}, 0
+	b.want(b.run(30), Kept, "", false)
+}
+
+// TestASourceThatFailsMovesNothing lets the source of a missed objective fail in
+// each way. A reading or two may fail; then there is no verdict and no miss.
+func TestASourceThatFailsMovesNothing(t *testing.T) {
+	for name, fail := range map[string]struct {
+		do    func(b *requestScene)
+		cause Cause
+		why   node.SourceTrouble
+	}{
+		"refused":   {func(b *requestScene) { b.trouble = node.TroubleConnect }, NoSource, node.TroubleConnect},
+		"silent":    {func(b *requestScene) { b.silent = true }, NoSource, node.TroubleStale},
+		"others":    {func(b *requestScene) { b.bounds = []time.Duration{ms, 6 * ms, 20 * ms} }, NoSource, node.TroubleReset},
+		"restarted": {func(b *requestScene) { clear(b.counts) }, NoSource, node.TroubleReset},
+	} {
+		b := newRequestScene(t)
+		b.perTick, b.waitTick = []uint64{0, 40, 10, 0}, 100*ms
+		b.want(b.run(40), Missed, ForBE, true)
+		b.trouble = node.TroubleSlow
+		b.want(b.run(10), Missed, ForBE, true)
+		b.trouble = ""
+		b.want(b.run(5), Missed, ForBE, true)
+		fail.do(b)
+		seconds := 30
+		if fail.why == node.TroubleReset {
+			seconds = 10
+		}
+		j := b.run(seconds)
+		if b.want(j, Undecided, fail.cause, false); j.Requests.Trouble != fail.why {
+			t.Errorf("%s: %q, want %q", name, j.Requests.Trouble, fail.why)
+		}
+		b.trouble, b.silent = "", false
+		b.want(b.run(30), Missed, ForBE, true)
+		b.perTick = []uint64{0, 1, 0, 0}
+		b.want(b.run(150), Undecided, TooFew, false)
+	}
+}
+
+// TestAnObjectiveForRequestsEnds takes the objective of a service that misses it
+// away, and changes it.
+func TestAnObjectiveForRequestsEnds(t *testing.T) {
+	b := newRequestScene(t)
+	b.perTick, b.waitTick = []uint64{0, 40, 10, 0}, 100*ms
+	b.want(b.run(40), Missed, ForBE, true)
+	text, err := json.Marshal(b.x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var again Tracker // as after a restart of the agent
+	if err := json.Unmarshal(text, &again); err != nil {
+		t.Fatal(err)
+	}
+	b.x = again
+	b.want(b.run(10), Missed, ForBE, true)
+	b.web().Objective.Requests.Within[4] = 20 * ms
+	b.want(b.run(1), Undecided, TooFew, false)
+	b.want(b.run(30), Kept, "", false)
+	b.web().Objective.Requests.Within[4] = 10 * ms
+	b.want(b.run(30), Undecided, Straddled, false)
+	b.web().Objective.Requests.Within = [len(node.Percentiles)]time.Duration{0: ms, 4: 20 * ms}
+	j := b.run(30)
+	if b.want(j, Missed, ForBE, true); node.Percentiles[j.Requests.Target].Name != "p50" {
+		t.Errorf("the missed target is %+v", j.Requests)
+	}
+	b.web().Objective = node.Objective{}
+	if j := b.run(1); !reflect.DeepEqual(j, Judgement{}) || !b.x.Empty() || b.x.Misses("shop/web") || b.x.Violations() != nil {
+		t.Errorf("without an objective: %+v", j)
+	}
+}
+
+// TestTwoObjectivesOfOneService checks the verdict of a service that has an
+// objective for its waits as well.
+func TestTwoObjectivesOfOneService(t *testing.T) {
+	b := newRequestScene(t)
+	b.web().Objective.RunQueueDelay = node.Some(ms)
+	j := b.run(40)
+	if j.Verdict != Kept || j.Requests.Verdict != Kept || j.Objective != ms {
+		t.Errorf("unmeasured waits and requests in time: %+v", j)
+	}
+	b.silent = true
+	if j = b.run(60); j.Verdict != Undecided || j.Cause != Unmeasured || j.Requests.Trouble != node.TroubleStale {
+		t.Errorf("unmeasured waits and no source: %+v", j)
+	}
+	counts := make([]uint64, 29)
+	counts[3] = 1000
+	b.web().Usage.Delay = node.RunQueueDelay{Sum: node.Some(ms), Counts: counts}
+	j = b.run(12)
+	if j.Verdict != Kept || j.Requests.Verdict != Undecided {
+		t.Errorf("short waits and no source: %+v", j)
+	}
+	b.silent, b.perTick, b.waitTick = false, []uint64{0, 40, 10, 0}, 100*ms
+	j = b.run(45)
+	if j.Verdict != Missed || j.Cause != ForBE || j.Requests.Verdict != Missed || j.Objective != ms {
+		t.Errorf("long requests: %+v", j)
+	}
+	if m := b.x.Violations(); len(m) != 1 || m[0].Percentile != "p99" {
+		t.Errorf("violations %+v, want one for the service", m)
+	}
+}
+
+// TestVerdictsNeverContradictTheTruth judges random requests by random buckets.
+func TestVerdictsNeverContradictTheTruth(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 44))
+	said := map[Verdict]int{}
+	for range 10_000 {
+		var d durations
+		for b := time.Duration(1); len(d.bounds) < 1+r.IntN(12); {
+			b += time.Duration(r.Int64N(int64(8 * ms)))
+			d.bounds = append(d.bounds, b)
+		}
+		d.counts = make([]int64, len(d.bounds)+1)
+		target := time.Duration(1 + r.Int64N(int64(30*ms)))
+		if r.IntN(2) == 0 {
+			target = d.bounds[r.IntN(len(d.bounds))]
+		}
+		i := r.IntN(len(node.Percentiles))
+		scale, over := float64(target)/(1+float64(r.IntN(6))), int64(0)
+		for range 100 + r.IntN(2000) {
+			took := time.Duration(r.ExpFloat64() * scale)
+			if took > target {
+				over++
+			}
+			bucket, _ := slices.BinarySearch(d.bounds, took)
+			d.counts[bucket]++
+			d.total++
+		}
+		f := RequestState{}
+		f.Want.Within[i] = target
+		j := f.judge(time.Unix(0, 0), &node.Workload{}, requestWindow, d, Reading{}, nil).Judgement
+		most := (1000-node.Percentiles[i].Permille)*d.total + 1000*tolerance
+		if j.Verdict == Kept && 1000*over > most || j.Verdict == Missed && 1000*over <= most {
+			t.Fatalf("%s, but %d of %d were longer than %v: %+v", j.Verdict, over, d.total, target, j.Requests)
+		}
+		if q := j.Requests; q.OverLeast > over || q.OverMost < over {
+			t.Fatalf("%d of %d were longer than %v: %+v", over, d.total, target, q)
+		}
+		said[j.Verdict]++
+	}
+	for _, v := range verdicts {
+		if said[v] < 500 {
+			t.Errorf("%s was said %d times only: %v", v, said[v], said)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package node
+
+import (
+	"slices"
+	"time"
+)
+
+// An Objective is the latency objective of an LS workload. The zero Objective is none.
+type Objective struct {
+	// RunQueueDelay is an objective for the waits of the workload's threads for
+	// a CPU: 99 of 100 waits should be shorter.
+	RunQueueDelay Maybe[time.Duration] `json:"run_queue_delay,omitzero"`
+	// Requests is an objective for the time in which it answers requests.
+	Requests RequestObjective `json:"requests,omitzero"`
+}
+
+// A RequestObjective says how fast a workload should answer requests, and where
+// their durations are read.
+type RequestObjective struct {
+	// Within has a target for some of the Percentiles, in their order: this part of
+	// the requests should be answered within this time. 0: no target. If one target
+	// is missed, the objective is missed.
+	Within [len(Percentiles)]time.Duration `json:"within_ns,omitzero"`
+	Source RequestSource                   `json:"source,omitempty"`
+	// Port and Path are where the workload itself shows its metrics over HTTP.
+	Port int    `json:"port,omitempty"`
+	Path string `json:"path,omitempty"`
+	// Family is the name of a Prometheus histogram whose unit is Unit, without the
+	// suffix _bucket. Its series with these Labels are added up. Unused entries of
+	// Labels are zero.
+	Family string           `json:"family,omitempty"`
+	Unit   time.Duration    `json:"unit_ns,omitempty"`
+	Labels [MaxLabels]Label `json:"labels,omitzero"`
+}
+
+// A Label is a label of a time series.
+type Label struct {
+	Name  string `json:"name,omitempty"`
+	Value string `json:"value,omitempty"`
+}
+
+// MaxLabels is the number of labels by which a RequestObjective can choose series.
+const MaxLabels = 4
+
+// Stated reports whether there is an objective for requests.
+func (o RequestObjective) Stated() bool { return o.Within != [len(Percentiles)]time.Duration{} }
+
+// A Percentile is a part of the requests: Permille of 1000.
+type Percentile struct {
+	Name     string
+	Permille int64
+}
+
+// Percentiles are those for which an objective may have a target.
+var Percentiles = [...]Percentile{{"p50", 500}, {"p75", 750}, {"p90", 900}, {"p95", 950}, {"p99", 990}, {"p99.9", 999}}
+
+// A RequestSource is where durations of requests are read.
+type RequestSource string
+
+// SourceMetrics is a Prometheus histogram that the workload itself shows.
+const SourceMetrics RequestSource = "metrics"
+
+// Requests are the requests that a workload has answered, by duration, as its
+// source counted them at a time.
+type Requests struct {
+	// At is the time of the last reading that could be used, on the clock of the
+	// snapshot. It is zero if there was none.
+	At time.Time `json:"at,omitzero"`
+	// Bounds are the upper bounds of the buckets, in ascending order. Counts are the
+	// requests in each bucket and, in one bucket more, the longer ones.
+	Bounds []time.Duration `json:"bounds_ns,omitempty"`
+	Counts []uint64        `json:"counts,omitempty"`
+	// Trouble says why a later reading could not be used. It is empty if the last
+	// reading is the one above.
+	Trouble SourceTrouble `json:"trouble,omitempty"`
+}
+
+// Equal reports whether r and o are the same reading.
+func (r Requests) Equal(o Requests) bool {
+	return r.At.Equal(o.At) && r.Trouble == o.Trouble && slices.Equal(r.Bounds, o.Bounds) && slices.Equal(r.Counts, o.Counts)
+}
+
+// A SourceTrouble is the reason why a source of durations could not be used.
+type SourceTrouble string
+
+// The reasons.
+const (
+	// TroubleOff: the administrator has switched the source off.
+	TroubleOff SourceTrouble = "off"
+	// TroubleTooStrict: the objective is shorter than the administrator allows.
+	TroubleTooStrict SourceTrouble = "below-least"
+	// TroubleHostNetwork: the pod has the address of its node, where the port may
+	// belong to another program.
+	TroubleHostNetwork SourceTrouble = "host-network"
+	// TroubleNoAddress: the pod has no address yet.
+	TroubleNoAddress SourceTrouble = "no-address"
+	// TroubleTooMany: too many workloads of the node have such an objective.
+	TroubleTooMany SourceTrouble = "too-many"
+	// TroubleConnect: the connection failed.
+	TroubleConnect SourceTrouble = "connect"
+	// TroubleSlow: the answer took too long.
+	TroubleSlow SourceTrouble = "slow"
+	// TroubleRedirect: the answer is a redirection, which is not followed.
+	TroubleRedirect SourceTrouble = "redirect"
+	// TroubleStatus: the answer has another status than 200.
+	TroubleStatus SourceTrouble = "status"
+	// TroubleContent: the answer is not the text format of Prometheus.
+	TroubleContent SourceTrouble = "content"
+	// TroubleTooLarge: the answer, or the histogram in it, is too large.
+	TroubleTooLarge SourceTrouble = "too-large"
+	// TroubleAbsent: the answer does not have the histogram.
+	TroubleAbsent SourceTrouble = "absent"
+	// TroubleDamaged: the counts of the histogram contradict each other.
+	TroubleDamaged SourceTrouble = "damaged"
+	// TroubleReset: a count is smaller than before, or the buckets are others.
+	TroubleReset SourceTrouble = "reset"
+	// TroubleStale: no reading for too long.
+	TroubleStale SourceTrouble = "stale"
+)
