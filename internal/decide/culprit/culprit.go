@@ -26,8 +26,14 @@ const (
 	// A bound helps if the service then waits less for BE work by at least
 	// reliefPercent of what the suspect's part should have fallen.
 	reliefPercent = 40
-	// Least is the smallest bound: less would not let a workload end.
+	// Least is the smallest bound: less would not let a workload end. In Period it is
+	// the kernel's least quota.
 	Least unit.MilliCPU = 100
+	// Period is the period of the quota of a bound. At the start of a period, a
+	// bounded workload may use all of its quota at once, and a service waits for that
+	// long. With the default period, the least bound would run for 10 ms; so it runs
+	// for 1 ms.
+	Period = 10 * time.Millisecond
 	// growBack is the time in which a bound grows by 1/1000 of the node's CPU, while
 	// the workload uses at least hungryPercent of it.
 	growBack                    = 50 * time.Millisecond
@@ -324,5 +330,14 @@ func (b Bound) Tighten(own node.CPUMax) (node.CPUMax, bool) {
 	if facts.IsQuota(own) && facts.MilliOf(own) <= b.May {
 		return own, false
 	}
-	return node.Limit(b.May), true
+	return Limit(b.May), true
+}
+
+// Limit returns the quota of a bounded workload that may use m. Less than Least is
+// possible only in the default period.
+func Limit(m unit.MilliCPU) node.CPUMax {
+	if m < Least {
+		return node.Limit(m)
+	}
+	return node.LimitIn(m, Period)
 }

@@ -195,3 +195,24 @@ func TestBoundsStayInRange(t *testing.T) {
 		}
 	}
 }
+
+// TestABoundRunsForAMomentAtOnce checks the quota of a bound beside the limit that
+// the owner of the work has set.
+func TestABoundRunsForAMomentAtOnce(t *testing.T) {
+	for _, c := range []struct {
+		own     node.CPUMax
+		may     unit.MilliCPU
+		want    node.CPUMax
+		tighter bool
+	}{
+		{node.CPUMax{}, Least, node.CPUMax{Quota: time.Millisecond, Period: 10 * time.Millisecond}, true},
+		{node.CPUMax{Quota: node.NoQuota, Period: node.DefaultPeriod}, 2500, node.CPUMax{Quota: 25 * time.Millisecond, Period: 10 * time.Millisecond}, true},
+		{node.Limit(500), 200, node.CPUMax{Quota: 2 * time.Millisecond, Period: 10 * time.Millisecond}, true},
+		{node.Limit(500), 500, node.Limit(500), false}, // it is the limit of its owner
+		{node.LimitIn(100, 50*time.Millisecond), 200, node.LimitIn(100, 50*time.Millisecond), false},
+	} {
+		if got, tighter := (Bound{May: c.may}).Tighten(c.own); got != c.want || tighter != c.tighter {
+			t.Errorf("%v with a bound of %v: %v, %v", c.own, c.may, got, tighter)
+		}
+	}
+}

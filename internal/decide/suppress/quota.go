@@ -37,10 +37,12 @@ func (x *suppressor) giveQuota() (spent unit.MilliCPU, wants []plan.Want) {
 		if t.limited && share > t.most {
 			share, w.Reason = t.most, t.reason
 		}
-		w.Value = node.Limit(share)
+		limit := t.limit(share)
+		w.Value = limit
 		now, finite := x.quotaNow(x.Roots[i])
 		hold := finite && x.snap.SLOViolated && share > facts.MilliOf(now)
-		if hold || finite && x.isNear(facts.MilliOf(now), share) && (!t.limited || facts.MilliOf(now) <= t.most) {
+		near := finite && x.isNear(facts.MilliOf(now), share) && (now.Period == culprit.Period) == (limit.Period == culprit.Period)
+		if hold || near && (!t.limited || facts.MilliOf(now) <= t.most) {
 			w.Value = now
 		}
 		gets += facts.MilliOf(w.Value.(node.CPUMax))
@@ -94,7 +96,16 @@ type top struct {
 	most    unit.MilliCPU
 	limited bool // there is a limit
 	asked   bool // most is the CPU limit of a workload, or its bound
+	bounded bool // most is the bound of a workload
 	reason  string
+}
+
+// limit returns the quota of a contention root that may use m.
+func (t top) limit(m unit.MilliCPU) node.CPUMax {
+	if t.bounded {
+		return culprit.Limit(m)
+	}
+	return node.Limit(m)
 }
 
 // topsOf returns the top of each contention root: the quota that the root had before Tenon, or
@@ -114,7 +125,7 @@ func topsOf(l facts.Layout, single culprit.State, s node.Snapshot) map[node.Cgro
 			tops[w.Cgroup] = top{most: m, limited: true, asked: true, reason: fmt.Sprintf("%s has a CPU limit of %v", w.ID, m)}
 		}
 		if b, bounded := single.Bounds[w.ID]; bounded && l.IsRoot(w.Cgroup) && (!tops[w.Cgroup].limited || b.May < tops[w.Cgroup].most) {
-			tops[w.Cgroup] = top{most: b.May, limited: true, asked: true, reason: b.Text()}
+			tops[w.Cgroup] = top{most: b.May, limited: true, asked: true, bounded: true, reason: b.Text()}
 		}
 	}
 	return tops

@@ -183,7 +183,7 @@ func (x *suppressor) removeBound(reason string) []plan.Want {
 		w := x.quotaWant(m)
 		w.Intent, w.Reason = plan.Release, reason
 		if t := x.tops[m]; t.asked {
-			w.Intent, w.Value, w.Reason = plan.Set, node.Limit(t.most), t.reason
+			w.Intent, w.Value, w.Reason = plan.Set, t.limit(t.most), t.reason
 		}
 		wants = append(wants, w)
 	}

@@ -96,8 +96,11 @@ const (
 )
 
 // Limit returns the CPUMax whose quota allows m of CPU in the default period.
-func Limit(m unit.MilliCPU) CPUMax {
-	return CPUMax{Quota: max(time.Duration(m)*DefaultPeriod/1000, MinQuota), Period: DefaultPeriod}
+func Limit(m unit.MilliCPU) CPUMax { return LimitIn(m, DefaultPeriod) }
+
+// LimitIn returns the CPUMax whose quota allows m of CPU in the given period.
+func LimitIn(m unit.MilliCPU, period time.Duration) CPUMax {
+	return CPUMax{Quota: max(time.Duration(m)*period/1000, MinQuota), Period: period}
 }
 
 // String prints "max 100000" or "50000 100000", in µs as in cpu.max, followed
