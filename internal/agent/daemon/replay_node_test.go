@@ -68,7 +68,7 @@ func newBusyNode(t *testing.T) *busyNode {
 		Node: sim.New(sim.Options{
 			RecursiveProtection: true, // so that replays need the fact, too
 			Topology:            conformance.Topology(1, 6, 2),
-			Isolation:           &sim.Isolation{SchedExt: true, CoreSched: true},
+			Isolation:           &sim.Isolation{Features: []node.Feature{node.FeatureSchedExt, node.FeatureCoreSched}},
 		}),
 		t: t, wake: make(chan tick.Event, 16), begun: time.Now(), random: rand.New(rand.NewPCG(3, 4)),
 		ending: map[node.CgroupPath]node.Run{}, waits: map[node.WorkloadID]node.RunQueueDelay{},

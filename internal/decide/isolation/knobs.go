@@ -21,10 +21,8 @@ const schedulerHold = 200 * time.Microsecond
 // mechanism. Therefore the kernel never has cookies together with marks or with a BPF scheduler.
 func (st Selector) wants(c Config, l facts.Layout, s node.Snapshot) []plan.Want {
 	var wants []plan.Want
-	for _, f := range st.Status.Mechanism.Row().Files {
-		if f.OfThreads() {
-			wants = append(wants, threadWants(f, l)...)
-		}
+	if f := st.Status.Mechanism.Row().Attribute; f != "" {
+		wants = append(wants, threadWants(f, l)...)
 	}
 	if special := methods[st.Status.Mechanism]; special.wants != nil {
 		wants = append(wants, special.wants(c, s)...)

@@ -39,7 +39,8 @@ func (n *scene) anyIsolation(t *testing.T, rnd *rand.Rand) {
 	case 6:
 		n.config.CPUQOS.Identity = map[node.Class]node.Identity{node.LS: node.Identity(rnd.IntN(3)), node.BE: node.Identity(rnd.IntN(2) - 1)}
 	case 7:
-		m := []node.Feature{node.FeatureGroupIdentity, node.FeatureSchedExt, node.FeatureCoreSched, node.FeatureCPUSets, node.FeatureBPF, node.FeatureCPUIdle}[rnd.IntN(6)]
+		all := append(isolationFeatures(), node.FeatureCPUIdle)
+		m := all[rnd.IntN(len(all))]
 		n.snap.Capabilities[m] = node.Answer{Verdict: []node.Verdict{node.Yes, node.Yes, node.No, node.Unknown}[rnd.IntN(4)], Why: "it is so"}
 		n.showIsolation()
 	case 8:
@@ -79,7 +80,7 @@ func TestOneMechanismAtATime(t *testing.T) {
 		if n.snap.Topology.SMT() {
 			n.snap.Capabilities[node.FeatureHardwareSMT] = node.Answer{Verdict: node.Yes}
 		}
-		for _, m := range []node.Feature{node.FeatureGroupIdentity, node.FeatureSchedExt, node.FeatureCoreSched, node.FeatureCPUSets, node.FeatureBPF} {
+		for _, m := range isolationFeatures() {
 			n.snap.Capabilities[m] = node.Answer{Verdict: []node.Verdict{node.Yes, node.No}[rnd.IntN(2)]}
 		}
 		n.snap.Capabilities[node.FeatureEEVDFSlice] = node.Answer{Verdict: node.Yes}

@@ -43,7 +43,7 @@ func (n *scene) enableAll(t testing.TB) {
 		n.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileControlGroup}] = node.ControlGroupsOf(node.DefaultControlGroup)
 	}
 	n.showRuns()
-	for _, m := range []node.Feature{node.FeatureHardwareSMT, node.FeatureGroupIdentity, node.FeatureSchedExt, node.FeatureCoreSched, node.FeatureCPUSets, node.FeatureBPF, node.FeatureEEVDFSlice} {
+	for _, m := range append(isolationFeatures(), node.FeatureHardwareSMT, node.FeatureEEVDFSlice) {
 		n.snap.Capabilities[m] = node.Answer{Verdict: node.Yes}
 	}
 	n.snap.Isolation.LSOn = map[unit.CPU]time.Duration{}
@@ -143,7 +143,7 @@ func TestEveryKnobHasOneOwner(t *testing.T) {
 			n.config.Memory.Classes, n.config.Cache.Classes, n.config.IO.Classes = nil, nil, nil
 		}
 		n.snap.Devices[0].Weighs = []node.File{node.FileBFQWeight, node.FileIOWeight}[try%2]
-		n.config.CPUQOS = isolation.Config{Enable: true, Mechanism: node.Mechanisms[try%4]}
+		n.config.CPUQOS = isolation.Config{Enable: true, Mechanism: node.Mechanisms[try%len(node.Mechanisms)]}
 		n.memory = map[node.WorkloadID]unit.Bytes{"node": 60 * gib, "b0": 20 * gib, "own0": gib, "own1": gib, "own2": gib}
 		ownerOf := map[node.Knob]plan.Owner{}
 		for range 6 {

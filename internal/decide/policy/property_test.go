@@ -368,11 +368,11 @@ func TestNothingPanicsAtTheEdges(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.Capabilities = node.Capabilities{}
-			for _, m := range []node.Feature{node.FeatureHardwareSMT, node.FeatureGroupIdentity, node.FeatureSchedExt, node.FeatureCoreSched, node.FeatureCPUSets, node.FeatureBPF} {
+			for _, m := range append(isolationFeatures(), node.FeatureHardwareSMT) {
 				s.Capabilities[m] = node.Answer{Verdict: node.Yes}
 			}
-			for i, version := range []int{0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2} {
-				mechanism := node.Mechanisms[i/3]
+			for i := range 3 * len(node.Mechanisms) {
+				mechanism, version := node.Mechanisms[i/3], i%3
 				for _, p := range []suppress.Policy{suppress.ByQuota, suppress.ByCPUSet, ""} {
 					c := Config{CPUQOS: isolation.Config{Enable: true, Mechanism: mechanism}, Suppress: suppress.Config{Enable: true, ThresholdPercent: 65, Policy: p},
 						Memory: memory.Config{Classes: map[node.Class]memory.Shares{node.LS: {LowPercent: 100, ThrottlingPercent: 80}}}}

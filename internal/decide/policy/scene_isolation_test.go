@@ -139,11 +139,23 @@ func (n *scene) showIsolation() {
 			continue
 		}
 		show(node.Knob{Cgroup: k.Cgroup, File: node.FileIdentity}, node.IdentityNone, can.CanMark())
-		show(node.Knob{Cgroup: k.Cgroup, File: node.FilePolicy}, node.ThreadsNormal, can.Has(node.FeatureSchedExt))
 		show(node.Knob{Cgroup: k.Cgroup, File: node.FileSchedulerGroup}, node.SchedulerGroup{}, can.Has(node.FeatureSchedExt))
-		show(node.Knob{Cgroup: k.Cgroup, File: node.FileCookie}, node.ThreadsNormal, can.Has(node.FeatureCoreSched))
-		show(node.Knob{Cgroup: k.Cgroup, File: node.FileSlice}, node.ThreadsNormal, can.Has(node.FeatureEEVDFSlice))
+		for _, f := range node.FilesOf(node.CategoryThreads) {
+			show(node.Knob{Cgroup: k.Cgroup, File: f}, node.ThreadsNormal, can.Has(f.Needs()))
+		}
 	}
+}
+
+// isolationFeatures lists what the mechanisms above the floor need: of each
+// mechanism the first of its own features, and what siblings need.
+func isolationFeatures() []node.Feature {
+	var all []node.Feature
+	for _, r := range node.MechanismTable {
+		if len(r.Needs) > 0 && !r.Below {
+			all = append(all, r.Needs[0])
+		}
+	}
+	return append(all, node.FeatureCPUSets, node.FeatureBPF)
 }
 
 // isAbout reports whether the scenario is about a mechanism: it is in use, it has

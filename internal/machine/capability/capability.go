@@ -3,6 +3,7 @@
 package capability
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -157,16 +158,11 @@ func (p prober) probeNode(can node.Capabilities) {
 
 // Fallback describes what Tenon uses if a feature is not available.
 func Fallback(m node.Feature) string {
-	for _, v := range node.VendorMarks {
-		if v.Can == m {
-			return v.Instead
-		}
-	}
-	return instead[m]
+	return cmp.Or(m.Instead(), instead[m])
 }
 
+// instead has the texts of the features that no isolation mechanism needs.
 var instead = map[node.Feature]string{
-	node.FeatureCPUIdle:        "the least CPU weight for BE (cpu.weight 1, cpu.shares 2)",
 	node.FeatureCPUWeight:      "SCHED_IDLE on each BE thread",
 	node.FeatureCPUMax:         "CPU sets for BE, in steps of one CPU",
 	node.FeatureCPUBurst:       "quota without burst",
@@ -177,8 +173,6 @@ var instead = map[node.Feature]string{
 	node.FeaturePSINode:        "run-queue delay of LS threads",
 	node.FeaturePSICgroup:      "the node's pressure and run-queue delay of LS threads",
 	node.FeatureEEVDFSlice:     "default slices: BE in an idle group is preempted at wake-up anyway, BE that just began in another may delay LS for a slice",
-	node.FeatureCoreSched:      "CPU sets that keep BE off the siblings of LS, where there is SMT",
-	node.FeatureSchedExt:       "core scheduling, or CPU sets beside LS, and cpu.idle",
 	node.FeatureSchedIdle:      "nice 19",
 	node.FeatureSchedFIFO:      "nice -20 for the watchdog, which may then run late on a node that is busy",
 	node.FeatureBPF:            "counters of /proc and of cgroups",

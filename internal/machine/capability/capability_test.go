@@ -25,24 +25,26 @@ import (
 // source, and gets nil.
 func features(t *testing.T) []node.Feature {
 	t.Helper()
-	f, err := parser.ParseFile(token.NewFileSet(), "../../model/node/capability.go", nil, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 	var all []node.Feature
-	ast.Inspect(f, func(n ast.Node) bool {
-		v, is := n.(*ast.ValueSpec)
-		if !is {
+	for _, file := range []string{"capability.go", "mechanism.go"} {
+		f, err := parser.ParseFile(token.NewFileSet(), "../../model/node/"+file, nil, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			v, is := n.(*ast.ValueSpec)
+			if !is {
+				return true
+			}
+			if typ, is := v.Type.(*ast.Ident); is && typ.Name == "Feature" {
+				all = append(all, node.Feature(strings.Trim(v.Values[0].(*ast.BasicLit).Value, `"`)))
+			}
 			return true
-		}
-		if typ, is := v.Type.(*ast.Ident); is && typ.Name == "Feature" {
-			all = append(all, node.Feature(strings.Trim(v.Values[0].(*ast.BasicLit).Value, `"`)))
-		}
-		return true
-	})
+		})
+	}
 	if len(all) < 20 {
 		t.Fatalf("package node names only the features %q", all)
 	}

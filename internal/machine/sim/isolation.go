@@ -18,11 +18,9 @@ type Isolation struct {
 	// if the kernel has none.
 	Marks node.Feature
 	// MarksOff means that all marks are off and cannot be turned on.
-	MarksOff  bool
-	SchedExt  bool
-	CoreSched bool
-	// Slices means that each thread can have its own time slice.
-	Slices bool
+	MarksOff bool
+	// Features lists the features that knobs of threads need: see ThreadFeatures.
+	Features []node.Feature
 	// Foreign is the name of a sched_ext scheduler that another component has
 	// loaded, or "".
 	Foreign string
@@ -34,11 +32,17 @@ type Isolation struct {
 	Room int
 }
 
-// features returns which features for mechanisms with knobs of threads or of the
-// scheduler the kernel has.
-func (i Isolation) features() map[node.Feature]bool {
-	return map[node.Feature]bool{node.FeatureSchedExt: i.SchedExt, node.FeatureCoreSched: i.CoreSched, node.FeatureEEVDFSlice: i.Slices}
+// ThreadFeatures lists the features that the knobs of threads need: one for each
+// mechanism that sets an attribute of threads, and the one for their time slices.
+func ThreadFeatures() []node.Feature {
+	var all []node.Feature
+	for _, f := range node.FilesOf(node.CategoryThreads) {
+		all = append(all, f.Needs())
+	}
+	return all
 }
+
+func (i Isolation) has(f node.Feature) bool { return slices.Contains(i.Features, f) }
 
 // An isolationState is an Isolation with its present state.
 type isolationState struct {
@@ -104,13 +108,13 @@ func (n *Node) fillIsolation(s *node.Snapshot) {
 	for _, v := range node.VendorMarks {
 		answer(v.Can, v.Can == i.Marks)
 	}
-	for f, is := range i.features() {
-		answer(f, is && (f != node.FeatureCoreSched || n.topology.SMT() || !i.obeys(cookieSiblings)))
+	for _, f := range ThreadFeatures() {
+		answer(f, i.has(f) && (f != node.FeatureCoreSched || n.topology.SMT() || !i.obeys(cookieSiblings)))
 	}
 	answer(node.FeatureHardwareSMT, n.topology.SMT())
 	i.failures = slices.DeleteFunc(i.failures, func(f node.Failure) bool { return n.now.Sub(f.At) >= time.Hour })
 	s.Isolation = node.Isolation{Failures: slices.Clone(i.failures), Foreign: i.Foreign, Cookies: i.Cookies}
-	if i.SchedExt {
+	if i.has(node.FeatureSchedExt) {
 		s.Knobs.Now[node.Knob{File: node.FileScheduler}] = i.loaded
 		s.Knobs.Now[node.Knob{File: node.FileSchedulerCap}] = i.orders.cap
 	}
@@ -166,7 +170,7 @@ func (i *isolationState) whyMissing(f node.File) string {
 		if i.Marks == "" {
 			return "this kernel has no marks"
 		}
-	case !i.features()[f.Needs()]:
+	case !i.has(f.Needs()):
 		return "this kernel has no " + string(f.Needs())
 	}
 	return ""

@@ -20,13 +20,18 @@ import (
 
 // isolators lists kernels with different isolation mechanisms.
 var isolators = map[string]sim.Options{
-	"mainline":       {Topology: conformance.Topology(1, 4, 2), Isolation: &sim.Isolation{SchedExt: true, CoreSched: true, Slices: true}},
-	"scheduler busy": {Topology: conformance.Topology(1, 4, 2), Isolation: &sim.Isolation{SchedExt: true, CoreSched: true, Foreign: "scx_other"}},
-	"without SMT":    {Topology: conformance.Flat(4), Isolation: &sim.Isolation{SchedExt: true, CoreSched: true, Slices: true}},
-	"Group Identity": {Version: 1, Topology: conformance.Topology(1, 4, 2), Isolation: &sim.Isolation{Marks: node.FeatureGroupIdentity, CoreSched: true}},
-	"its successor":  {Topology: conformance.Topology(1, 4, 2), Isolation: &sim.Isolation{Marks: node.FeatureGroupPriority, CoreSched: true}},
+	"mainline":       {Topology: conformance.Topology(1, 4, 2), Isolation: &sim.Isolation{Features: sim.ThreadFeatures()}},
+	"scheduler busy": {Topology: conformance.Topology(1, 4, 2), Isolation: &sim.Isolation{Features: withoutSlices, Foreign: "scx_other"}},
+	"without SMT":    {Topology: conformance.Flat(4), Isolation: &sim.Isolation{Features: sim.ThreadFeatures()}},
+	"Group Identity": {Version: 1, Topology: conformance.Topology(1, 4, 2), Isolation: &sim.Isolation{Marks: node.FeatureGroupIdentity, Features: coreSched}},
+	"its successor":  {Topology: conformance.Topology(1, 4, 2), Isolation: &sim.Isolation{Marks: node.FeatureGroupPriority, Features: coreSched}},
 	"QoS levels":     {Topology: conformance.Topology(1, 4, 2), Isolation: &sim.Isolation{Marks: node.FeatureQOSLevel}},
 }
+
+var (
+	coreSched     = []node.Feature{node.FeatureCoreSched}
+	withoutSlices = []node.Feature{node.FeatureSchedExt, node.FeatureCoreSched}
+)
 
 // TestEveryVendorMarkIsSimulated checks that the suite runs on each kind of
 // vendor's kernel.

@@ -61,8 +61,6 @@ const (
 	FeaturePSINode        Feature = "psi"
 	FeaturePSICgroup      Feature = "psi.cgroup"
 	FeatureEEVDFSlice     Feature = "eevdf.slice"
-	FeatureCoreSched      Feature = "core_sched"
-	FeatureSchedExt       Feature = "sched_ext"
 	FeatureSchedIdle      Feature = "SCHED_IDLE"
 	FeatureSchedFIFO      Feature = "SCHED_FIFO"
 	FeatureBPF            Feature = "bpf.tracing"

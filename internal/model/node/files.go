@@ -38,8 +38,9 @@ type fileRow struct {
 	parse    func(text string) (Value, error)
 }
 
-// fileRows lists all kinds of knobs, in the order in which they are printed.
-var fileRows = []fileRow{
+// fileRows lists all kinds of knobs, in the order in which they are printed. The
+// knobs of threads come from MechanismTable.
+var fileRows = slices.Concat([]fileRow{
 	{FileCPUWeight, CategoryGroup, parseCPUWeight},
 	{FileCPUMax, CategoryGroup, parseCPUMax},
 	{FileCPUs, CategoryGroup, parseCPUs},
@@ -58,9 +59,17 @@ var fileRows = []fileRow{
 	{FileScheduler, CategoryScheduler, parseScheduler},
 	{FileSchedulerGroup, CategoryOrder, parseSchedulerGroup},
 	{FileSchedulerCap, CategoryOrder, parseSchedulerCap},
-	{FilePolicy, CategoryThreads, parseThreads},
-	{FileCookie, CategoryThreads, parseThreads},
-	{FileSlice, CategoryThreads, parseThreads},
+}, attributeRows(), []fileRow{{FileSlice, CategoryThreads, parseThreads}})
+
+// attributeRows returns a row for each attribute of threads that a mechanism sets.
+func attributeRows() []fileRow {
+	var rows []fileRow
+	for i := range MechanismTable {
+		if f := MechanismTable[i].Attribute; f != "" {
+			rows = append(rows, fileRow{f, CategoryThreads, parseThreads})
+		}
+	}
+	return rows
 }
 
 var rowOf = func() map[File]fileRow {

@@ -19,10 +19,6 @@ const (
 	// FileScheduler is the scheduler of BE threads. The knob belongs to the
 	// node, so its cgroup is the root.
 	FileScheduler File = "scheduler"
-	// FilePolicy is the scheduling policy of the threads in and below a cgroup.
-	FilePolicy File = "policy"
-	// FileCookie is the core-scheduling cookie of the threads in and below a cgroup.
-	FileCookie File = "cookie"
 	// FileSlice is the time slice of the threads in and below a cgroup. It is not part of a
 	// mechanism. Tenon makes the slice long where it cannot make the cgroup idle.
 	FileSlice File = "slice"
@@ -152,13 +148,12 @@ func parseScheduler(text string) (Value, error) {
 // and ThreadsBE. ThreadsMixed occurs only in values that Tenon reads.
 type Threads string
 
-// The values of FilePolicy, FileCookie and FileSlice.
+// The values of the attributes of threads, such as FilePolicy and FileCookie.
 const (
-	// ThreadsNormal means that no thread has the attribute that Tenon sets: the
-	// policy (FilePolicy), the cookie (FileCookie) or the slice (FileSlice).
+	// ThreadsNormal means that no thread has the attribute that Tenon sets.
 	ThreadsNormal Threads = "normal"
-	// ThreadsBE means that all threads have SCHED_EXT (FilePolicy), the BE
-	// cookie (FileCookie) or the long slice of Tenon (FileSlice).
+	// ThreadsBE means that all threads have the attribute: SCHED_EXT (FilePolicy),
+	// the BE cookie (FileCookie) or the long slice of Tenon (FileSlice).
 	ThreadsBE Threads = "best-effort"
 	// ThreadsMixed means that the cgroup has both normal and best-effort threads.
 	ThreadsMixed Threads = "mixed"

@@ -16,6 +16,21 @@ const (
 	MechanismWeight    Mechanism = "weight"
 )
 
+// The features that only a mechanism takes. Each has the name of the kernel
+// interface that provides it.
+const (
+	FeatureSchedExt  Feature = "sched_ext"
+	FeatureCoreSched Feature = "core_sched"
+)
+
+// The knobs by which mechanisms set an attribute of threads.
+const (
+	// FilePolicy is the scheduling policy of the threads in and below a cgroup.
+	FilePolicy File = "policy"
+	// FileCookie is the core-scheduling cookie of the threads in and below a cgroup.
+	FileCookie File = "cookie"
+)
+
 // Expels says on which siblings of LS work a mechanism lets no BE thread run.
 type Expels uint8
 
@@ -34,9 +49,14 @@ type MechanismRow struct {
 	// Needs lists features. A node needs at least one of them. It is empty if
 	// every kernel has the mechanism, or if it takes no feature of its own.
 	Needs []Feature
-	// Files lists the knobs that belong to this mechanism alone. If the kernel
-	// refuses one of them, the mechanism has failed.
-	Files []File
+	// Instead says what Tenon uses if a feature in Needs is missing. The marks of
+	// vendors' kernels have texts of their own in VendorMarks.
+	Instead string
+	// Attribute is the knob by which the mechanism sets an attribute of BE
+	// threads, or "". Files lists its other knobs. All of them belong to this
+	// mechanism alone: if the kernel refuses one, the mechanism has failed.
+	Attribute File
+	Files     []File
 	// SiblingsOnly means that the mechanism has no effect where no CPU has a sibling.
 	SiblingsOnly bool
 	Expels       Expels
@@ -70,16 +90,16 @@ var MechanismTable = []MechanismRow{
 	// other scheduling classes first. The scheduler runs no BE thread on the
 	// sibling of a CPU that runs an LS thread (Linux 6.12).
 	{
-		Mechanism: MechanismSchedExt, Needs: []Feature{FeatureSchedExt}, Files: []File{FilePolicy, FileScheduler}, Expels: ExpelsByClass, BelowAll: true,
-		Attended: true,
-		Mode:     "scx", Title: "sched_ext", Adds: "and Tenon's sched_ext scheduler for the threads of the batch work",
+		Mechanism: MechanismSchedExt, Needs: []Feature{FeatureSchedExt}, Attribute: FilePolicy, Files: []File{FileScheduler}, Expels: ExpelsByClass, BelowAll: true,
+		Attended: true, Instead: "core scheduling, or CPU sets beside LS, and cpu.idle",
+		Mode: "scx", Title: "sched_ext", Adds: "and Tenon's sched_ext scheduler for the threads of the batch work",
 	},
 	// A core-scheduling cookie on BE threads. While they run on a core, the
 	// kernel runs no threads without this cookie there (Linux 5.14).
 	{
-		Mechanism: MechanismCoreSched, Needs: []Feature{FeatureCoreSched}, Files: []File{FileCookie}, SiblingsOnly: true, Expels: ExpelsAll,
-		Attended: true,
-		Mode:     "coresched", Title: "core scheduling", Adds: "and a core-scheduling cookie on the threads of the batch work",
+		Mechanism: MechanismCoreSched, Needs: []Feature{FeatureCoreSched}, Attribute: FileCookie, SiblingsOnly: true, Expels: ExpelsAll,
+		Attended: true, Instead: "CPU sets that keep BE off the siblings of LS, where there is SMT",
+		Mode: "coresched", Title: "core scheduling", Adds: "and a core-scheduling cookie on the threads of the batch work",
 	},
 	// CPUs that the cpusets of BE lack: if LS ran on a CPU a short time ago, BE
 	// must not use the sibling of this CPU. The cpusets follow LS once a tick, and
@@ -92,7 +112,8 @@ var MechanismTable = []MechanismRow{
 	// cpu.idle alone (Linux 5.15).
 	{
 		Mechanism: MechanismIdle, Needs: []Feature{FeatureCPUIdle}, Below: true,
-		Mode: "idle", Title: "cpu.idle", Adds: "cpu.idle",
+		Instead: "the least CPU weight for BE (cpu.weight 1, cpu.shares 2)",
+		Mode:    "idle", Title: "cpu.idle", Adds: "cpu.idle",
 	},
 	// The least weight for BE, on kernels without cpu.idle and as the floor.
 	{Mechanism: MechanismWeight, Below: true, Mode: "weight", Title: "least weight", Adds: "the least CPU weight"},
@@ -119,7 +140,7 @@ func (m Mechanism) Row() MechanismRow {
 // knob belongs to none.
 func MechanismOf(f File) Mechanism {
 	for i := range MechanismTable {
-		if slices.Contains(MechanismTable[i].Files, f) {
+		if r := &MechanismTable[i]; f != "" && (r.Attribute == f || slices.Contains(r.Files, f)) {
 			return MechanismTable[i].Mechanism
 		}
 	}
@@ -136,6 +157,22 @@ func (f File) Needs() Feature {
 		return FeatureSchedExt
 	case len(needs) == 1:
 		return needs[0]
+	}
+	return ""
+}
+
+// Instead says what Tenon uses on a node without a feature, or returns "" if no
+// mechanism needs the feature.
+func (f Feature) Instead() string {
+	for _, v := range VendorMarks {
+		if v.Can == f {
+			return v.Instead
+		}
+	}
+	for i := range MechanismTable {
+		if slices.Contains(MechanismTable[i].Needs, f) {
+			return MechanismTable[i].Instead
+		}
 	}
 	return ""
 }
