@@ -16,11 +16,13 @@ func newIsolationCommand(g *global) *cobra.Command {
 		Use:   "isolation",
 		Short: "Show and choose the mechanism that isolates best-effort work on the CPU",
 		Long: `Show and choose the mechanism that keeps best-effort work off the CPUs of
-latency-sensitive work. The mechanisms, from the strongest to the weakest, are
-vendor, sched_ext, core_sched, siblings, cpu.idle and weight. tenond begins with
-the one that its configuration names, or with weight, and keeps a stronger one
-that a trial has shown to help. set selects a mechanism while tenond runs; auto
-ends that selection.`,
+latency-sensitive work. The mechanisms, from the strongest to the weakest:
+
+  ` + mechanismNames() + `
+
+tenond begins with the one that its configuration names, or with weight, and
+keeps a stronger one that a trial has shown to help. set selects a mechanism
+while tenond runs; auto ends that selection.`,
 		Example: `  sudo tenon isolation show
   sudo tenon isolation set sched_ext
   sudo tenon isolation auto`,
@@ -60,20 +62,28 @@ const strongest = "strongest"
 
 // choices lists the arguments of tenon isolation set.
 func choices() []string {
-	names := []string{strongest}
-	for _, r := range node.Mechanisms {
-		names = append(names, string(r))
+	return append([]string{strongest}, strings.Split(mechanismNames(), ", ")...)
+}
+
+// mechanismNames lists the mechanisms in one line.
+func mechanismNames() string {
+	names := make([]string, len(node.Mechanisms))
+	for i, r := range node.Mechanisms {
+		names[i] = string(r)
 	}
-	return names
+	return strings.Join(names, ", ")
 }
 
 func newIsolationSetCommand(g *global) *cobra.Command {
 	return &cobra.Command{
 		Use:   "set MECHANISM",
 		Short: "Use a mechanism now, instead of the choice of the configuration",
-		Long: `Use a mechanism now, instead of the choice of the configuration: one of vendor,
-sched_ext, core_sched, siblings, cpu.idle and weight, even if it failed too often
-and is not tried for now; or strongest, the strongest that the node supports.
+		Long: `Use a mechanism now, instead of the choice of the configuration:
+
+  ` + mechanismNames() + `
+
+even if it failed too often and is not tried for now; or strongest, the strongest
+that the node supports.
 With cpu.idle or weight, marks, cookies and the scheduler are taken back while
 everything runs. The choice holds until tenon isolation auto or another set, or
 until the node boots; a tenond that starts again keeps it. Nothing is interrupted.

@@ -135,10 +135,20 @@ func rangeText(k key, v reflect.Value) string {
 		return "true, false"
 	}
 	if len(k.words) > 0 {
-		return strings.Join(k.words, ", ")
+		return strings.Replace(strings.Join(k.words, ", "), mechanismNames(), "[a mechanism](kernel-qos.md#the-isolation-mechanisms)", 1)
 	}
 	s := strings.TrimSpace(k.span.String())
 	return strings.TrimPrefix(strings.TrimPrefix(s, "from "), "of ")
+}
+
+// mechanismNames returns the names of all mechanisms, as messages list them. Pages
+// and golden files stay the same when there is another mechanism.
+func mechanismNames() string {
+	var names []string
+	for _, m := range node.Mechanisms {
+		names = append(names, string(m))
+	}
+	return strings.Join(names, ", ")
 }
 
 // defaultText returns the default of a key as the page must print it. It

@@ -40,10 +40,11 @@ func NewColocation(f Frame) *cobra.Command {
 several modes, under the same load, and show what that did to nginx's latency.
 
 ` + harness.ModeHelp(run.AllModes) + `
-Modes that pin one, if they are named and the node has it: tenon-weight,
-tenon-idle, tenon-siblings, tenon-coresched, tenon-scx, tenon-vendor (see tenon
-lab kernel-qos). Another baseline and another control, if they are
-named:
+Modes that pin one, if they are named and the node has it (see tenon lab
+kernel-qos):
+
+` + harness.ModeHelp(report.MechanismModes) + `
+Another baseline and another control, if they are named:
 
 ` + harness.ModeHelp(run.NamedModes) + `
 Modes without cgroups, if they are named:

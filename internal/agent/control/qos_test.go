@@ -34,11 +34,13 @@ func (o *fakeOperator) Pin(_ context.Context, mechanism node.Mechanism) error {
 
 var scheduler = node.Knob{File: node.FileScheduler}
 
-// selection returns the selection of a node that supports only sched_ext and
-// cpu.idle.
+// selection returns the selection of a node that supports only sched_ext,
+// cpu.idle and the least weight. It lists the mechanisms that the tests name.
 func selection(inUse node.Mechanism) node.Selection {
 	l := node.Selection{Mechanism: inUse, Since: noon, Why: "the strongest that this node supports"}
-	for _, r := range node.Mechanisms {
+	for _, r := range []node.Mechanism{
+		node.MechanismVendor, node.MechanismSchedExt, node.MechanismCoreSched, node.MechanismSiblings, node.MechanismIdle, node.MechanismWeight,
+	} {
 		s := node.MechanismStatus{Mechanism: r, Can: node.No, Why: "it has no " + string(r)}
 		if r == node.MechanismSchedExt || r == node.MechanismIdle || r == node.MechanismWeight {
 			s.Can, s.Why = node.Yes, "probed"

@@ -31,17 +31,17 @@ func supporting(mechanisms ...node.Mechanism) func(node.Mechanism) node.Answer {
 }
 
 func TestKernelQOSRunsTheMechanismsThatTheNodeHas(t *testing.T) {
+	without := func(modes ...report.Mode) []report.Mode {
+		return slices.DeleteFunc(slices.Clone(report.MechanismModes), func(m report.Mode) bool { return slices.Contains(modes, m) })
+	}
 	for name, tt := range map[string]struct {
 		carries func(node.Mechanism) node.Answer
 		want    []report.Mode
 		skipped []report.Mode
 	}{
-		"an old kernel": {supporting(node.MechanismWeight), []report.Mode{report.TenonWeight},
-			[]report.Mode{report.TenonIdle, report.TenonSiblings, report.TenonCoreSched, report.TenonSCX, report.TenonVendor}},
-		"no SMT, no sched_ext": {supporting(node.MechanismWeight, node.MechanismIdle), []report.Mode{report.TenonIdle},
-			[]report.Mode{report.TenonWeight, report.TenonSiblings, report.TenonCoreSched, report.TenonSCX, report.TenonVendor}},
-		"all but a vendor's": {supporting(node.MechanismWeight, node.MechanismIdle, node.MechanismSiblings, node.MechanismCoreSched, node.MechanismSchedExt),
-			[]report.Mode{report.TenonIdle, report.TenonSiblings, report.TenonCoreSched, report.TenonSCX},
+		"an old kernel":        {supporting(node.MechanismWeight), []report.Mode{report.TenonWeight}, without(report.TenonWeight)},
+		"no SMT, no sched_ext": {supporting(node.MechanismWeight, node.MechanismIdle), []report.Mode{report.TenonIdle}, without(report.TenonIdle)},
+		"all but a vendor's": {supporting(node.Mechanisms[1:]...), without(report.TenonWeight, report.TenonVendor),
 			[]report.Mode{report.TenonWeight, report.TenonVendor}},
 	} {
 		t.Run(name, func(t *testing.T) {
