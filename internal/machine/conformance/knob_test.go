@@ -39,8 +39,8 @@ func TestEveryKnobIsProved(t *testing.T) {
 	for _, f := range node.FilesOf(node.CategoryThreads) { // the fact goes over all of them
 		proof[f] = append(proof[f], "a task that enters a group later is seen")
 	}
-	for _, f := range node.LimitFiles { // this one, too
-		proof[f] = append(proof[f], "an applied value shows as it was rounded")
+	for _, l := range node.LimitFiles { // this one, too
+		proof[l.File] = append(proof[l.File], "an applied value shows as it was rounded")
 	}
 	if wrong := node.MissingFiles(proof); wrong != "" {
 		t.Error(wrong)

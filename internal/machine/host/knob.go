@@ -49,14 +49,14 @@ func (h *Host) adapters() knob.Table {
 			func(k node.Knob) (node.Run, error) { return h.runs.read(string(k.Cgroup)) },
 			func(k node.Knob, v node.Run) error { return h.runs.write(k.Cgroup, v) }),
 	}
-	for _, f := range node.LimitFiles {
-		table[f] = knob.NewAdapter(
+	for _, l := range node.LimitFiles {
+		table[l.File] = knob.NewAdapter(
 			func(k node.Knob) (node.Maximum, error) {
-				v, err := h.tree.ReadLimit(string(k.Cgroup), string(f))
-				return node.Maximum(v), err
+				v, err := h.tree.ReadLimit(string(k.Cgroup), string(l.File))
+				return l.Of(v.Max), err
 			},
 			func(k node.Knob, v node.Maximum) error {
-				return h.tree.WriteLimit(string(k.Cgroup), string(f), cgroup.Maximum(v))
+				return h.tree.WriteLimit(string(k.Cgroup), string(l.File), cgroup.Maximum{Max: v.Max})
 			})
 	}
 	maps.Copy(table, h.blocks.Adapters())

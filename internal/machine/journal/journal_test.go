@@ -128,7 +128,9 @@ func TestEveryValueSurvives(t *testing.T) {
 		node.FileCPUs:      {node.CPUs{}, node.CPUs{Set: unit.CPUSetOf(0, 3)}},
 		node.FileMems:      {node.CPUs{Set: unit.CPUSetOf(0)}, node.CPUs{}},
 		node.FileMemory:    {node.NoMemoryLimit, node.Memory{Low: 4096, High: 1 << 20, Max: 1 << 30}},
-		node.FilePIDs:      {node.Maximum{Max: node.NoMaximum}, node.Maximum{Max: 0}},
+	}
+	for _, l := range node.LimitFiles {
+		values[l.File] = [2]node.Value{l.Of(node.NoMaximum), l.Of(0)}
 	}
 	dir := t.TempDir()
 	j := open(t, dir, me)

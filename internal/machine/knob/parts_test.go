@@ -2,7 +2,6 @@ package knob
 
 import (
 	"maps"
-	"slices"
 	"testing"
 	"time"
 
@@ -14,8 +13,11 @@ import (
 // names the one that is missing.
 func TestEveryKnobIsInTheTable(t *testing.T) {
 	all := maps.Clone(combineFuncs)
-	for _, f := range slices.Concat(node.LimitFiles, node.FilesOf(node.CategoryMark, node.CategoryScheduler, node.CategoryThreads, node.CategoryOrder)) {
+	for _, f := range node.FilesOf(node.CategoryMark, node.CategoryScheduler, node.CategoryThreads, node.CategoryOrder) {
 		all[f] = single[node.Value]
+	}
+	for _, l := range node.LimitFiles {
+		all[l.File] = single[node.Value]
 	}
 	if wrong := node.MissingFiles(all); wrong != "" {
 		t.Error(wrong)

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -145,8 +146,9 @@ func anyValue(r *rand.Rand, f node.File) node.Value {
 		return v
 	case node.FileMemory:
 		return node.Memory{Min: bytes(), Low: bytes(), High: bytes(), Max: bytes()}
-	case node.FilePIDs:
-		return node.Maximum{Max: r.Int64N(100)}
+	}
+	if i := slices.IndexFunc(node.LimitFiles, func(l node.LimitFile) bool { return l.File == f }); i >= 0 {
+		return node.LimitFiles[i].Of(r.Int64N(100))
 	}
 	var set unit.CPUSet
 	for c := range unit.CPU(4) {

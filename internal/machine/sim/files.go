@@ -17,12 +17,12 @@ import (
 const pageSize unit.Bytes = 4096
 
 // newFiles holds the files of a new cgroup with their content, by cgroup version.
-var newFiles = map[int]map[string]string{
+var newFiles = withLimits(node.LimitFiles, map[int]map[string]string{
 	1: {
 		"cpu.shares": "1024", "cpu.idle": "0",
 		"cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000", "cpu.cfs_burst_us": "0",
 		"cpuset.cpus": "", "cpuset.mems": "",
-		"memory.limit_in_bytes": knob.NoLimitV1.String(), "pids.max": "max",
+		"memory.limit_in_bytes":          knob.NoLimitV1.String(),
 		"blkio.throttle.read_bps_device": "", "blkio.throttle.write_bps_device": "",
 		"blkio.throttle.read_iops_device": "", "blkio.throttle.write_iops_device": "",
 		"blkio.bfq.weight": "100", "blkio.bfq.weight_device": "default 100",
@@ -33,9 +33,32 @@ var newFiles = map[int]map[string]string{
 		"cpuset.cpus": "", "cpuset.mems": "", "cpuset.cpus.effective": "", "cpuset.mems.effective": "",
 		"memory.min": "0", "memory.low": "0", "memory.high": "max", "memory.max": "max",
 		"io.max": "", "io.weight": "default 100", "io.latency": "",
-		"pids.max": "max", "cgroup.subtree_control": "",
-		"cgroup.freeze": "0", "cgroup.events": "", "cgroup.kill": "",
+		"cgroup.subtree_control": "",
+		"cgroup.freeze":          "0", "cgroup.events": "", "cgroup.kill": "",
 	},
+})
+
+// withLimits adds the files of limits to those of new cgroups.
+func withLimits(limits []node.LimitFile, files map[int]map[string]string) map[int]map[string]string {
+	for _, l := range limits {
+		files[2][string(l.File)] = "max"
+		if !l.V2Only {
+			files[1][string(l.File)] = "max"
+		}
+	}
+	return files
+}
+
+// numberFiles lists the files of the limits for which is returns true, as a rule
+// names its files.
+func numberFiles(is func(node.LimitFile) bool) string {
+	var files []string
+	for _, l := range node.LimitFiles {
+		if is(l) {
+			files = append(files, string(l.File))
+		}
+	}
+	return strings.Join(files, " ")
 }
 
 // rootFiles holds the files of the root cgroup with their content, by cgroup version.

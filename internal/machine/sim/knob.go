@@ -50,17 +50,29 @@ func (n *Node) adapters() knob.Table {
 		node.FileL3:           knob.NewAdapter(controlValue[node.L3](n), writeSchemata[node.L3](n)),
 		node.FileMB:           knob.NewAdapter(controlValue[node.MB](n), writeSchemata[node.MB](n)),
 	}
-	for _, f := range node.LimitFiles {
-		all[f] = knob.NewAdapter(
-			func(k node.Knob) (node.Maximum, error) { return node.Maximum{Max: n.files(k).Number(string(f))}, nil },
-			writeFiles(n, func(_ node.Knob, v node.Maximum) ([]knob.Writing, error) {
-				return []knob.Writing{{File: string(f), Text: v.String()}}, nil
-			}))
+	for _, l := range node.LimitFiles {
+		all[l.File] = n.limitAdapter(l)
 	}
 	for _, f := range node.FilesOf(node.CategoryMark, node.CategoryScheduler, node.CategoryThreads, node.CategoryOrder) {
 		all[f] = knob.Adapter{Read: n.readIsolation, Write: n.writeIsolation}
 	}
 	return all
+}
+
+// limitAdapter returns the adapter of a knob with one number. If the group lacks
+// the file, as on another version of cgroups, reads and writes return ENOENT.
+func (n *Node) limitAdapter(l node.LimitFile) knob.Adapter {
+	file := string(l.File)
+	return knob.NewAdapter(
+		func(k node.Knob) (node.Maximum, error) {
+			if _, err := n.show(k.Cgroup, file); err != nil {
+				return node.Maximum{}, err
+			}
+			return l.Of(n.files(k).Number(file)), nil
+		},
+		writeFiles(n, func(_ node.Knob, v node.Maximum) ([]knob.Writing, error) {
+			return []knob.Writing{{File: file, Text: v.String()}}, nil
+		}))
 }
 
 // files returns the files of the group to which a knob belongs.

@@ -24,12 +24,13 @@ var dividesBurst = rule{files: "cpu.max", settle: func(o op) string {
 }}
 
 func cpuRules() []rule {
+	limits := numberFiles(func(node.LimitFile) bool { return true })
 	return []rule{
 		{
-			name: "a text that is not a number is refused", operation: "write", files: "cpu.shares cpu.weight cpu.idle pids.max",
+			name: "a text that is not a number is refused", operation: "write", files: "cpu.shares cpu.weight cpu.idle " + limits,
 			refuse: func(o op) syscall.Errno {
 				v, err := strconv.ParseInt(o.text, 10, 64)
-				bad := err != nil && (o.file != "pids.max" || o.text != "max")
+				bad := err != nil && (!hasWord(limits, o.file) || o.text != "max")
 				return refuseIf(bad || (o.file == weightFile(o.n.version) && v < 0), syscall.EINVAL)
 			},
 		},

@@ -5,6 +5,7 @@ import (
 	"syscall"
 
 	"tenon.sh/tenon/internal/machine/knob"
+	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -118,7 +119,7 @@ func memoryRules() []rule {
 			},
 		},
 		{
-			name: "memory limits are rounded down to pages", files: "memory.limit_in_bytes memory.max",
+			name: "memory limits are rounded down to pages", files: "memory.limit_in_bytes memory.max " + numberFiles(func(l node.LimitFile) bool { return l.Bytes }),
 			settle: roundDown,
 		},
 		{

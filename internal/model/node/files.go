@@ -27,9 +27,32 @@ const (
 	FilePIDs File = "pids.max"
 )
 
-// LimitFiles lists them. The real and the simulated node read and write such a
-// knob by its name, and it has only one part.
-var LimitFiles = []File{FilePIDs}
+// A LimitFile describes such a knob.
+type LimitFile struct {
+	File   File
+	V2Only bool // cgroup v1 has no such file
+	Bytes  bool // the number is of bytes, and the kernel rounds it down to pages
+}
+
+// LimitFiles lists them. The real and the simulated node read and write such a knob
+// by its name, and it has only one part.
+var LimitFiles = []LimitFile{{File: FilePIDs}}
+
+// Of returns the value of the knob with the number n.
+func (l LimitFile) Of(n int64) Maximum { return Maximum{Max: n, Bytes: l.Bytes} }
+
+func (l LimitFile) parse(text string) (Value, error) {
+	v, err := parseMaximum(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", l.File, err)
+	}
+	return l.Of(v), nil
+}
+
+// Lacks reports whether no cgroup of this kernel's version has the knob f.
+func (k Kernel) Lacks(f File) bool {
+	return k.CgroupVersion == 1 && slices.ContainsFunc(LimitFiles, func(l LimitFile) bool { return l.File == f && l.V2Only })
+}
 
 // A fileRow holds the category and the parser of one kind of knob.
 type fileRow struct {
@@ -46,7 +69,7 @@ var fileRows = slices.Concat([]fileRow{
 	{FileCPUs, CategoryGroup, parseCPUs},
 	{FileMems, CategoryGroup, parseCPUs},
 	{FileMemory, CategoryGroup, parseMemory},
-	{FilePIDs, CategoryGroup, parseMaximum},
+}, limitRows(), []fileRow{
 	{FileRun, CategoryRun, parseRun},
 	{FileIOMax, CategoryIO, parseIOMax},
 	{FileIOWeight, CategoryIO, parseIOWeight},
@@ -60,6 +83,15 @@ var fileRows = slices.Concat([]fileRow{
 	{FileSchedulerGroup, CategoryOrder, parseSchedulerGroup},
 	{FileSchedulerCap, CategoryOrder, parseSchedulerCap},
 }, attributeRows(), []fileRow{{FileSlice, CategoryThreads, parseThreads}})
+
+// limitRows returns a row for each limit.
+func limitRows() []fileRow {
+	var rows []fileRow
+	for _, l := range LimitFiles {
+		rows = append(rows, fileRow{l.File, CategoryGroup, l.parse})
+	}
+	return rows
+}
 
 // attributeRows returns a row for each attribute of threads that a mechanism sets.
 func attributeRows() []fileRow {

@@ -53,7 +53,7 @@ func TestIsolationNarrowsBE(t *testing.T) {
 		if !slices.IsSortedFunc(order, Value.CompareWidth) {
 			t.Errorf("%s: %v is not from the narrowest on", name, order)
 		}
-		if order[0].CompareWidth(order[1]) >= 0 || order[1].CompareWidth(order[0]) <= 0 || order[0].CompareWidth(Maximum{1}) != 0 {
+		if order[0].CompareWidth(order[1]) >= 0 || order[1].CompareWidth(order[0]) <= 0 || order[0].CompareWidth(Maximum{Max: 1}) != 0 {
 			t.Errorf("%s: %v is not narrower than %v alone", name, order[0], order[1])
 		}
 	}

@@ -72,13 +72,13 @@ func TestNarrowerOrdersValues(t *testing.T) {
 		"any set below the empty":   {set("0"), set("")},
 		"memory limit below none":   {Memory{High: unit.MaxBytes, Max: 1}, NoMemoryLimit},
 		"memory.high counts second": {Memory{High: 1, Max: 2}, Memory{High: 2, Max: 2}},
-		"pids":                      {Maximum{1}, Maximum{NoMaximum}},
+		"pids":                      {Maximum{Max: 1}, Maximum{Max: NoMaximum}},
 	} {
 		if c.narrow.CompareWidth(c.wide) >= 0 || c.wide.CompareWidth(c.narrow) <= 0 || c.wide.CompareWidth(c.wide) != 0 {
 			t.Errorf("%s: %v against %v", name, c.narrow, c.wide)
 		}
 	}
-	if set("0").CompareWidth(set("1")) != 0 || set("0").CompareWidth(Maximum{1}) != 0 {
+	if set("0").CompareWidth(set("1")) != 0 || set("0").CompareWidth(Maximum{Max: 1}) != 0 {
 		t.Error("what cannot be compared must not be narrower")
 	}
 }

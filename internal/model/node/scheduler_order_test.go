@@ -64,7 +64,7 @@ func TestOrdersNarrowByTheirQuota(t *testing.T) {
 		{group(1, 500), SchedulerGroup{}, 0},
 		{SchedulerCap{Most: 1}, SchedulerCap{}, -1},
 		{SchedulerCap{Most: 2}, SchedulerCap{Most: 1}, 1},
-		{SchedulerCap{Most: 2}, Maximum{1}, 0},
+		{SchedulerCap{Most: 2}, Maximum{Max: 1}, 0},
 	} {
 		if got := c.a.CompareWidth(c.b); got != c.want {
 			t.Errorf("%v against %v: %d, want %d", c.a, c.b, got, c.want)

@@ -239,7 +239,10 @@ func parseMemory(text string) (Value, error) {
 }
 
 // Maximum is the value of a file that holds one number from 0 or "max".
-type Maximum struct{ Max int64 } // NoMaximum: no limit
+type Maximum struct {
+	Max   int64 // NoMaximum: no limit
+	Bytes bool  // the number is of bytes
+}
 
 // NoMaximum means no limit.
 const NoMaximum int64 = math.MaxInt64
@@ -252,19 +255,25 @@ func (v Maximum) String() string {
 	return strconv.FormatInt(v.Max, 10)
 }
 
-func (v Maximum) Round(Kernel) Value { return v }
+// Round rounds a number of bytes down to pages.
+func (v Maximum) Round(k Kernel) Value {
+	if v.Bytes && v.Max != NoMaximum && k.PageSize > 0 {
+		v.Max -= v.Max % int64(k.PageSize)
+	}
+	return v
+}
 
 func (v Maximum) CompareWidth(o Value) int {
 	return compareWith(o, func(w Maximum) int { return cmp.Compare(v.Max, w.Max) })
 }
 
-func parseMaximum(text string) (Value, error) {
+func parseMaximum(text string) (int64, error) {
 	if text == "max" {
-		return Maximum{NoMaximum}, nil
+		return NoMaximum, nil
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {
-		return nil, fmt.Errorf("limit %q: want max or a number from 0", text)
+		return 0, fmt.Errorf("limit %q: want max or a number from 0", text)
 	}
-	return Maximum{n}, nil
+	return n, nil
 }
