@@ -31,7 +31,7 @@ tests() {
 # repeat COUNT: the fast tests, COUNT times. make test runs each of them once, and
 # so rarely finds a fault that shows in one run of twenty.
 repeat() (
-	unset TENON_TEST_LONG TENON_TEST_CYCLES TENON_TEST_RESIZES
+	unset TENON_TEST_KERNELS TENON_TEST_LONG TENON_TEST_CYCLES TENON_TEST_RESIZES
 	status=0
 	scripts/run-tests.sh -once bin/soak/repeat.log ./... -- scripts/test-user.sh -count="$1" -timeout 60m || status=1
 	cd scheduler && "$go" test -count="$1" -timeout 60m ./... || status=1

@@ -173,6 +173,7 @@ func (w *watchedNode) leader() (string, time.Time) {
 // is back, the node must become Ready, a leader and the reports must come back,
 // and a new pod must get its bounds.
 func TestTheAPIServerGoesAway(t *testing.T) {
+	inTurn(t)
 	runParallel(t)
 	// With the usual authorization, the kubelet asks the API server whether a
 	// client has access. While the API server is away, the kubelet answers 500.

@@ -102,6 +102,7 @@ func (h *chart) batchResources() (found map[string]string, err error) {
 // before its first instruction. The roles of the chart must grant no permission
 // that these steps do not need.
 func TestHelmInstallsAndUninstallsWithoutATrace(t *testing.T) {
+	aloneInTurn(t)
 	audit, log := auditing(t)
 	// CPU 0 is for processes outside pods, such as the client of the lab.
 	c, n := upWith(t, "chart", NodeOptions{Kubelet: "cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\ncpuManagerPolicyOptions: {strict-cpu-reservation: \"true\"}\n"}, audit...)

@@ -23,7 +23,7 @@ const clipFolder = "/apps/ffmpeg/input"
 // complete, and an import of the node's logs must give the same table. Nothing
 // may be left, even after an interrupt.
 func TestConcurrentJobsAreMeasuredOnACluster(t *testing.T) {
-	needExperimentsTurn(t, "concurrency")
+	needExperimentsTurn(t)
 	runParallel(t)
 	c, n := startCluster(t, "jobs")
 	bin := filepath.Join(programs(t), "tenon")

@@ -36,6 +36,7 @@ resources: {requests: {cpu: 1, memory: 16Mi}, limits: {cpu: 1, memory: 16Mi}}}]}
 // When a pod is deleted by force, the next pod gets its CPU while the processes
 // of the deleted pod still end.
 func TestAPodStartsOnTheCPUsOfItsContract(t *testing.T) {
+	inTurn(t)
 	runParallel(t)
 	if runtime.NumCPU() < 2 {
 		t.Skip("the last CPU stays shared")

@@ -26,6 +26,7 @@ import (
 // until Tenon is removed. The programs of the cluster itself run on CPU 0, but
 // not their containers.
 func TestReservedCPUsAreNotBestEffortWorks(t *testing.T) {
+	inTurn(t)
 	runParallel(t)
 	needsCluster(t)
 	left := runtime.NumCPU() - 1

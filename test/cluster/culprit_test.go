@@ -17,6 +17,7 @@ containers: [{name: spin, image: "busybox:1", command: [sh, -c, "little() { whil
 // TestTheBatchPodToBlameGivesWayAlone checks that of many batch pods the one that
 // makes a service wait is bounded alone. Each time another pod is to blame.
 func TestTheBatchPodToBlameGivesWayAlone(t *testing.T) {
+	inTurn(t)
 	runParallel(t)
 	c, n := startCluster(t, "culprit")
 	a := newAgent(t, c, n)

@@ -74,6 +74,7 @@ func (l *load) take() (n int, p99 time.Duration, failed []error) {
 // again have its values before its first instruction. TENON_TEST_LONG=1 repeats
 // this more often.
 func TestKubeletAndContainerdAreKilledAtFullLoad(t *testing.T) {
+	inTurn(t)
 	runParallel(t)
 	c, n := startCluster(t, "full-load")
 	offer(t, c, n, 6000, "6Gi")

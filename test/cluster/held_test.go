@@ -22,6 +22,7 @@ const promptConfig = `{"enable": true, "metricReportIntervalSeconds": 1, "metric
 // pods, so that a restarted kubelet admits them again. When a pod ends, the
 // published amount must fall.
 func TestARestartedKubeletKeepsBatchPods(t *testing.T) {
+	inTurn(t)
 	runParallel(t)
 	c, n := startCluster(t, "held")
 	offer(t, c, n, 4000, "4Gi")

@@ -16,7 +16,7 @@ import (
 // the two servers share both. Each run must have its figures, and nothing may be
 // left.
 func TestPinningIsMeasuredOnACluster(t *testing.T) {
-	needExperimentsTurn(t, "pinning")
+	needExperimentsTurn(t)
 	runParallel(t)
 	c, n := upWith(t, "pinning", NodeOptions{KubeProxy: true})
 	serveThePublishedImages(t, c)

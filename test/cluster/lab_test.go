@@ -15,7 +15,6 @@ import (
 // expected files. It does not check the measured values.
 func (h *chart) experiment() {
 	h.t.Run("lab", func(t *testing.T) {
-		needExperimentsTurn(t, "colocation")
 		bin := filepath.Join(programs(t), "tenon")
 		before := h.strategies(t)
 		out := filepath.Join(t.TempDir(), "results")

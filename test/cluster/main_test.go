@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -57,31 +56,57 @@ var withoutTenon = []string{
 	"TestSeedsRun", "TestClusterEndsWithItsStarter",
 }
 
-// needTurn skips a test of withoutTenon if it is not the one for this commit. If
-// the commit is unknown, all of them run.
+// needTurn skips a test of withoutTenon if it is not the one for this commit.
 func needTurn(t *testing.T) {
 	t.Helper()
 	needsCluster(t)
-	if !slices.Contains(withoutTenon, t.Name()) {
-		t.Fatalf("%s has no place in the rotation", t.Name())
-	}
-	if chosen, err := turn.Choose(0, withoutTenon); err == nil && !slices.Contains(chosen, t.Name()) {
-		t.Skipf("%s runs for this commit: TENON_TEST_KERNELS=all runs all, as make soak does", chosen[0])
-	}
+	turn.Skip(t, len(withoutTenon), withoutTenon)
 }
 
-// experiments are those of the lab that run in pods, each for about a minute. One
-// of them runs for each commit, and in make soak all of them. All of them run as
-// root without pods for each commit.
-var experiments = []string{"colocation", "concurrency", "pinning"}
+// inTurns are tests of which a third runs for each commit: they wait for a kubelet
+// that restarts, for a pod that is resized, for a load that has settled. For each
+// commit runs a cluster with Tenon on a node (TestTenondKeepsTheNodeOfACluster), its
+// removal (TestTenondPutsBackWhatItChangedWhenItsDaemonSetGoes), one of alone, and an
+// experiment.
+var inTurns = []string{
+	"TestAResizedPodGetsItsNewLimits", "TestKubeletAndContainerdAreKilledAtFullLoad", "TestTheBatchPodToBlameGivesWayAlone",
+	"TestAPodStartsOnTheCPUsOfItsContract", "TestTheAPIServerGoesAway", "TestReservedCPUsAreNotBestEffortWorks",
+	"TestTheSchedulerChoosesCPUs", "TestThePublishedServiceAnswers", "TestARestartedKubeletKeepsBatchPods",
+	"TestTenondEvictsByTheAPI", "TestARestartOfTenondWritesNothing",
+}
 
-// needExperimentsTurn skips the test of an experiment if it is not the one for
-// this commit. If the commit is unknown, all of them run.
-func needExperimentsTurn(t *testing.T, experiment string) {
+// inTurn skips a test of inTurns unless it runs for this commit.
+func inTurn(t *testing.T) {
 	t.Helper()
 	needsCluster(t)
-	if chosen, err := turn.Choose(0, experiments); err == nil && !slices.Contains(chosen, experiment) {
-		t.Skipf("%s runs for this commit: TENON_TEST_KERNELS=all runs all, as make soak does", chosen[0])
+	turn.Skip(t, 3, inTurns)
+}
+
+// alone are tests that run beside no other test with a node. One of them runs for
+// each commit.
+var alone = []string{"TestHelmInstallsAndUninstallsWithoutATrace", "TestAStepOfLoadLowersAllocatable"}
+
+// aloneInTurn skips a test of alone if it is not the one for this commit.
+func aloneInTurn(t *testing.T) {
+	t.Helper()
+	needsCluster(t)
+	turn.Skip(t, len(alone), alone)
+}
+
+// experiments are those of the lab that run in pods of a cluster of their own, each
+// for about a minute. One of them runs for each commit in which the first test of
+// alone does not: that one has the experiment colocation. In make soak all of them
+// run, and without pods all run as root for each commit.
+var experiments = []string{"TestConcurrentJobsAreMeasuredOnACluster", "TestPinningIsMeasuredOnACluster"}
+
+// needExperimentsTurn skips a test of experiments if it is not the one for this
+// commit.
+func needExperimentsTurn(t *testing.T) {
+	t.Helper()
+	needsCluster(t)
+	turn.Skip(t, len(experiments), experiments)
+	if !turn.All() && turn.Runs(len(alone), alone, alone[0]) {
+		t.Skip("the experiment colocation runs for this commit: TENON_TEST_KERNELS=all runs all, as make soak does")
 	}
 }
 

@@ -22,6 +22,7 @@ containers: [{name: client, image: "registry.cn-hangzhou.aliyuncs.com/haoshuwei2
 // nothing of it may be left. The machine itself must never have a rule of
 // kube-proxy.
 func TestThePublishedServiceAnswers(t *testing.T) {
+	inTurn(t)
 	runParallel(t)
 	needsCluster(t)
 	before := rulesOfTheMachine(t)

@@ -255,6 +255,7 @@ func (h *schedulerCluster) metricsNeedARight() {
 // time must not give a CPU to two pods, and must not forget any pod. The pods of
 // a PodGroup must be bound all or not at all.
 func TestTheSchedulerChoosesCPUs(t *testing.T) {
+	inTurn(t)
 	runParallel(t)
 	const nodes = 3
 	h := newChoosing(t, nodes)

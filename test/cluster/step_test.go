@@ -31,6 +31,7 @@ const quickConfig = `{"enable": true, "metricAggregateDurationSeconds": 10, "met
 // With TENON_TEST_LONG=1 there are 20 steps. A step is repeated if other work of
 // the machine ended at the same time, because the use of the CPUs did not rise.
 func TestAStepOfLoadLowersAllocatable(t *testing.T) {
+	aloneInTurn(t)
 	c, n := startCluster(t, "step")
 	a := newAgent(t, c, n)
 	a.apply(strings.Replace(strings.Replace(strategies, "THRESHOLD", "", 1), `{"enable": true}`, quickConfig, 1))

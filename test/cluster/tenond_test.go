@@ -418,6 +418,7 @@ func TestTenondKeepsTheNodeOfACluster(t *testing.T) {
 // The events of the kernel must show that neither tenond nor the runtime then
 // writes to a control group. They must not even write an unchanged value.
 func TestARestartOfTenondWritesNothing(t *testing.T) {
+	inTurn(t)
 	runParallel(t)
 	c, n := startCluster(t, "restart")
 	offer(t, c, n, 4000, "4Gi")
@@ -467,6 +468,7 @@ func TestARestartOfTenondWritesNothing(t *testing.T) {
 // new limit, and must not make the kernel refuse the write of the kubelet. A
 // release must restore the new limit and not the first one.
 func TestAResizedPodGetsItsNewLimits(t *testing.T) {
+	inTurn(t)
 	runParallel(t)
 	c, n := startCluster(t, "resize")
 	a := newAgent(t, c, n)
@@ -504,6 +506,7 @@ func TestAResizedPodGetsItsNewLimits(t *testing.T) {
 // reason into an event. It must not end a pod that a disruption budget
 // protects.
 func TestTenondEvictsByTheAPI(t *testing.T) {
+	inTurn(t)
 	runParallel(t)
 	c, n := startCluster(t, "evict")
 	offer(t, c, n, 4000, "4Gi")

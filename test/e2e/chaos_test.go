@@ -32,6 +32,7 @@ import (
 // round fails, it prints its seed, and TENON_TEST_CHAOS_SEED repeats that
 // round.
 func TestChaos(t *testing.T) {
+	inTurn(t)
 	needRoot(t)
 	long, _ := time.ParseDuration(os.Getenv("TENON_TEST_CHAOS"))
 	var seed uint64

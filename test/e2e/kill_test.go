@@ -35,6 +35,7 @@ import (
 // attribute of the foreign tree must have its earlier value, no lab process may
 // be left, and the user's command must still run unchanged.
 func TestRestoreAfterKillLeavesNothing(t *testing.T) {
+	inTurn(t)
 	tree := needRoot(t)
 	needPrograms(t, "nginx", "ffmpeg")
 	tenon := filepath.Join(programs(t), "tenon")

@@ -50,6 +50,7 @@ func lockstep() {
 // the real window. On cgroup v1, the counters of BE work may be ten seconds
 // old.
 func TestLimitsThatDoNotFitAreNamed(t *testing.T) {
+	inTurn(t)
 	tree := needRoot(t)
 	if runtime.NumCPU() < 2 {
 		t.Skip("with one CPU, the threads of a limit of one CPU have as many CPUs as it has")

@@ -48,6 +48,7 @@ func TestTenondTakesContainersByTheirLabels(t *testing.T) {
 // tenond changes nothing, although the first tick comes before the runtime
 // answers. It also checks a runtime that never answers.
 func TestTenondRestartedKeepsContainersByTheirLabels(t *testing.T) {
+	inTurn(t)
 	s, socket := plantContainerd(t)
 	d := s.tenond()
 	s.contain(socket, "encode", "BE")

@@ -41,6 +41,7 @@ func TestTenondStoppedLeavesBEInItsSafeBoundAndGivesBackWhenContinued(t *testing
 }
 
 func TestTenondStartsAnotherWatchdog(t *testing.T) {
+	inTurn(t)
 	s := plantSite(t, generous)
 	d := s.tenond()
 	first := s.awaitWatchdog()
@@ -76,6 +77,7 @@ func TestTenondsWatchdogIsASessionOfItsOwn(t *testing.T) {
 // announced stop, and that the next daemon takes over the knobs. A test of
 // internal/machine/lease covers the full minute on a virtual clock.
 func TestTenondAnnouncesItsStop(t *testing.T) {
+	inTurn(t)
 	s := plantSite(t, generous)
 	d := s.tenond()
 	s.awaitRoom()

@@ -176,6 +176,7 @@ func TestHeldConnectionsDoNotStopTheLoop(t *testing.T) {
 // time /healthz, tenon status and tenon doctor must name the reason, while /livez
 // stays good. When the reason ends, the trouble must end.
 func TestHealthSaysWhatTheLoopCannotDo(t *testing.T) {
+	inTurn(t)
 	needPrograms(t, "prlimit", "unshare", "nsenter", "mount")
 	s := plantSite(t, limitedJobs)
 	address := freeAddress(t)

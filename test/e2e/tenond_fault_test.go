@@ -64,6 +64,7 @@ func (s *site) fill() (free func()) {
 // values must stay, BE must still be narrowed, and the service must not change.
 // When there is space again, tenond must make the changes.
 func TestTenondWithAFullJournalTouchesNothingNew(t *testing.T) {
+	inTurn(t)
 	s := plantSite(t, limitedJobs)
 	s.smallTmpfs("512k")
 	d := s.tenond()
@@ -148,6 +149,7 @@ func TestTenondStartsAgainOnAFullFileSystem(t *testing.T) {
 // which one file is read-only. tenond must report that knob once, and set all
 // other knobs.
 func TestTenondGoesOnWithoutAFileThatRefuses(t *testing.T) {
+	inTurn(t)
 	needPrograms(t, "unshare", "mount")
 	s := plantSite(t, generous)
 	file := filepath.Join(s.dir(batch), "cpu.idle")
@@ -208,6 +210,7 @@ func TestTenondBoundsAJobThatBoundsAPartOfItself(t *testing.T) {
 // tenond ticks, so that many vanish between the snapshot and the write. With
 // TENON_TEST_LONG=1 it creates a thousand jobs in a minute.
 func TestTenondFollowsWorkloadsThatComeAndGo(t *testing.T) {
+	inTurn(t)
 	count, each := 200, 30*time.Millisecond
 	if os.Getenv("TENON_TEST_LONG") == "1" {
 		count, each = 1000, 60*time.Millisecond

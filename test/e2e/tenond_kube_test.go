@@ -147,6 +147,7 @@ func (s *site) max(group string) node.CPUMax {
 // When both are back, it must find the cgroup of a new pod at once, and apply
 // changes of the ConfigMap.
 func TestTenondOfAClusterOutlastsAPIServerAndKubelet(t *testing.T) {
+	inTurn(t)
 	s, k, api := plantNode(t)
 	api.Put(isolate(true))
 	web := s.admit(k, pod("web", "LS", 1, corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}))
@@ -238,6 +239,7 @@ func TestNoOtherTenondRunsWhileOneRestoresTheNode(t *testing.T) {
 // TestTenondThatKnowsNothingLetsGoOfNothing checks a daemon that has no saved
 // pods and gets no answer. It must not treat the node as empty.
 func TestTenondThatKnowsNothingLetsGoOfNothing(t *testing.T) {
+	inTurn(t)
 	s, k, api := plantNode(t)
 	api.Put(isolate(true))
 	job := s.admit(k, pod("job", "BE", 2, batchOf(500)))
@@ -270,6 +272,7 @@ func TestTenondThatKnowsNothingLetsGoOfNothing(t *testing.T) {
 // TestTenondIsSmallOnANodeOf110Pods measures how much memory tenond with its
 // Kubernetes client uses.
 func TestTenondIsSmallOnANodeOf110Pods(t *testing.T) {
+	inTurn(t)
 	const pods, most = 110, 45 << 20
 	s, k, api := plantNode(t)
 	api.Put(isolate(true))

@@ -156,6 +156,7 @@ func TestSignalsOfPressureNarrowBEAtOnce(t *testing.T) {
 // TestAStormOfAlarmsCostsLittle uses a service whose objective cannot be met.
 // So events arrive all the time, although BE has only its minimum.
 func TestAStormOfAlarmsCostsLittle(t *testing.T) {
+	inTurn(t)
 	s := plantSite(t, strings.NewReplacer("500us", "10us", "MinPercent: 5", "MinPercent: 90").Replace(withSignals("auto", "off")))
 	s.crowd(job)
 	s.crowd(service)

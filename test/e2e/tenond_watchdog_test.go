@@ -17,6 +17,7 @@ import (
 // tenond. It must wait for a lease, guard the lease of each tenond, and narrow
 // best-effort work when a tenond is lost. Then it must keep running.
 func TestTheWatchdogMayBeAContainerOfItsOwn(t *testing.T) {
+	inTurn(t)
 	s := plantSite(t, generous)
 	s.args = []string{"--no-watchdog"}
 	w := exec.Command(filepath.Join(s.bin, "tenond"), "watchdog", "--stay", "--state-dir", s.state)

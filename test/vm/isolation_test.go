@@ -64,6 +64,7 @@ type isolationCase struct {
 func (c isolationCase) wake() schedtrace.Quantiles { return c.LS[0].Wake }
 
 func TestIsolation(t *testing.T) {
+	oneOf(t, long, t.Name())
 	t.Parallel()
 	image := withIsolation(t)
 	// Other tests of this package rely on schedtrace. Therefore the tests of

@@ -15,6 +15,7 @@ import (
 // TestKubeletOnCgroupV2 runs a Kubernetes of one node in a guest. The test that
 // runs in the guest is in test/cluster.
 func TestKubeletOnCgroupV2(t *testing.T) {
+	oneOf(t, long, t.Name())
 	t.Parallel() // the guest uses one CPU of the host
 	m := withCluster(t)
 	m.Topology = Topology{Sockets: 1, CoresPerSocket: 2, ThreadsPerCore: 1}

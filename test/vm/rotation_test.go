@@ -23,6 +23,28 @@ var rotating = map[string]int{"isolation": 0, "scheduler": 1, "cycles": 2, "satu
 // kernels have no common divisor, so that each suite comes to each kernel.
 var alternating = []string{"scheduler", "cycles", "scheduler", "saturated", "beside isolated CPUs"}
 
+// One test of each of these lists runs for each commit.
+var (
+	// A guest takes two to three minutes for each. The experiments are one entry.
+	long = []string{"TestIsolation", "TestKubeletOnCgroupV2", "lab"}
+	// Both load the BE scheduler into kernels that have sched_ext.
+	loading = []string{"TestQOSByHandInKernels", "alternating"}
+	// Both run tenond in a guest with CPUs of another shape.
+	shaped = []string{"TestSignalsOnCgroupV2", "TestTenondOnSeveralCaches"}
+)
+
+// oneOf skips a test unless it is the one of a list for this commit.
+func oneOf(t *testing.T, list []string, entry string) {
+	t.Helper()
+	needMachines(t)
+	if !slices.Contains(list, entry) {
+		t.Fatalf("%q has no place in %q", entry, list)
+	}
+	if chosen := chooseInTurn(t, 0, list); !slices.Contains(chosen, entry) {
+		t.Skipf("%s runs for this commit: TENON_TEST_KERNELS=all runs all, as make soak does", chosen[0])
+	}
+}
+
 // withSchedExt are the series of the kernels with sched_ext. They have three
 // forms of its interface.
 var withSchedExt = []string{"6.12", "6.18", "7.3"}
@@ -50,6 +72,9 @@ func runsEverywhere() bool { return turn.All() }
 // other tests, and these suites take long.
 func runInTurn(t *testing.T, suite string, run func(t *testing.T, series string)) {
 	t.Helper()
+	if slices.Contains(alternating, suite) {
+		oneOf(t, loading, "alternating")
+	}
 	if chosen := chooseInTurn(t, 0, alternating); slices.Contains(alternating, suite) && !slices.Contains(chosen, suite) {
 		t.Skipf("of %s, %s runs for this commit: TENON_TEST_KERNELS=all runs all, as make soak does", strings.Join(alternating, ", "), chosen[0])
 	}
@@ -91,14 +116,14 @@ func chooseInTurn(t *testing.T, place int, all []string) []string {
 }
 
 // labsInTurn are the experiments of the lab that run in guests with cgroup v2.
-// One of them runs for each commit. As root, all of them run for each commit on
+// One of them runs when the lab is the long test of the commit. As root, all of them run for each commit on
 // the kernel of this machine (internal/lab).
 var labsInTurn = []string{"colocation", "kernel-qos", "memory and reaction"}
 
 // needTurn skips the test of an experiment unless it is the one for this commit.
 func needTurn(t *testing.T, experiment string) {
 	t.Helper()
-	needMachines(t)
+	oneOf(t, long, "lab")
 	if !slices.Contains(labsInTurn, experiment) {
 		t.Fatalf("no place in the rotation for %q", experiment)
 	}
@@ -109,7 +134,7 @@ func needTurn(t *testing.T, experiment string) {
 
 func TestEachSuiteComesToEachKernel(t *testing.T) {
 	ran := map[string]bool{}
-	for commit := range 60 {
+	for commit := range 300 {
 		t.Setenv("TENON_TEST_KERNELS", fmt.Sprint(commit))
 		second := chooseInTurn(t, 0, alternating)[0]
 		on := map[string]string{}
@@ -135,10 +160,16 @@ func TestEachSuiteComesToEachKernel(t *testing.T) {
 }
 
 func TestEachExperimentHasATurn(t *testing.T) {
-	for place, experiment := range labsInTurn {
-		t.Setenv("TENON_TEST_KERNELS", fmt.Sprint(place))
-		if got := chooseInTurn(t, 0, labsInTurn); !slices.Equal(got, []string{experiment}) {
-			t.Errorf("in turn %d %v runs, want %s", place, got, experiment)
+	ran := map[string]int{}
+	for commit := range 300 {
+		t.Setenv("TENON_TEST_KERNELS", fmt.Sprint(commit))
+		if long := chooseInTurn(t, 0, long); slices.Contains(long, "lab") {
+			ran[chooseInTurn(t, 0, labsInTurn)[0]]++
+		}
+	}
+	for _, experiment := range labsInTurn {
+		if ran[experiment] < 15 {
+			t.Errorf("%s runs in %d of 300 turns", experiment, ran[experiment])
 		}
 	}
 	t.Setenv("TENON_TEST_KERNELS", "all")

@@ -4,17 +4,20 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"tenon.sh/tenon/test/turn"
 )
 
 // Go starts the first parallel test of a package first, and then the others in
 // reverse order. This file is one of the last. Therefore it has the tests that
 // take longest, so that nothing waits for them at the end.
 
-// TestTenondOnCgroupV2 runs the end-to-end tests of tenond with cgroup v2. The
-// tests may set the clock, because only the guest uses it.
+// TestTenondOnCgroupV2 runs the end-to-end tests of tenond with cgroup v2: half of
+// them for each commit. The tests may set the clock, because only the guest uses it.
 func TestTenondOnCgroupV2(t *testing.T) {
 	t.Parallel()
 	m := countInstructions(t, machine(t)) // the tests have limits of seconds, and most of them mostly wait
@@ -28,7 +31,7 @@ func TestTenondOnCgroupV2(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	tests := testsOf(t, &image, "test/e2e", "-test.run=^TestTenond", "-test.skip="+skippedTests(), "-test.timeout=16m")
+	tests := testsOf(t, &image, "test/e2e", "-test.run=^TestTenond", "-test.skip="+skippedTests(t), "-test.timeout=16m")
 	tests.Timeout = 17 * time.Minute
 	// TestProbe and TestSignals test the tracing program. The tests in this
 	// guest do not load that program, because loading takes the emulator some
@@ -43,6 +46,7 @@ func TestTenondOnCgroupV2(t *testing.T) {
 // TestTenondOnSeveralCaches runs the end-to-end test that needs NUMA nodes with
 // several L3 caches.
 func TestTenondOnSeveralCaches(t *testing.T) {
+	oneOf(t, shaped, t.Name())
 	t.Parallel()
 	m := countInstructions(t, machine(t))
 	m.Topology = Topology{Sockets: 2, CoresPerSocket: 4, ThreadsPerCore: 2, CachesPerSocket: 2}
@@ -61,12 +65,22 @@ func TestTenondOnSeveralCaches(t *testing.T) {
 }
 
 // skippedTests matches the names of tests that do not run in the guest.
-func skippedTests() string {
+func skippedTests(t *testing.T) string {
+	t.Helper()
 	const noRuntime = "ByTheirLabels" // a container runtime is not there
 	if runsEverywhere() {
 		return noRuntime
 	}
-	return noRuntime + "|" + strings.Join(onAnyCgroups, "|")
+	skipped := append([]string{noRuntime}, onAnyCgroups...)
+	rest := slices.DeleteFunc(testsOfTenond(t), func(name string) bool {
+		return slices.ContainsFunc(skipped, func(part string) bool { return strings.Contains(name, part) })
+	})
+	for _, name := range rest {
+		if !turn.Runs(2, rest, name) {
+			skipped = append(skipped, "^"+name+"$")
+		}
+	}
+	return strings.Join(skipped, "|")
 }
 
 // onAnyCgroups are parts of the names of those tests of tenond that do not
@@ -81,21 +95,32 @@ var onAnyCgroups = []string{
 	"OutlastsAPIServerAndKubelet", "KnowsNothingLetsGoOfNothing", "IsSmallOnANodeOf110Pods",
 }
 
-func TestOnlyTestsThatExistAreLeftToTheMachine(t *testing.T) {
+// testsOfTenond returns the names of the tests that TestTenondOnCgroupV2 runs.
+func testsOfTenond(t *testing.T) (names []string) {
+	t.Helper()
 	files, err := filepath.Glob("../e2e/tenond_*_test.go")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%d files, %v", len(files), err)
+	if err != nil {
+		t.Fatal(err)
 	}
-	var all strings.Builder
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		all.Write(text)
+		for _, found := range regexp.MustCompile(`(?m)^func (TestTenond\w*)\(`).FindAllSubmatch(text, -1) {
+			names = append(names, string(found[1]))
+		}
 	}
+	if len(names) == 0 {
+		t.Fatal("test/e2e has no test of tenond")
+	}
+	return names
+}
+
+func TestOnlyTestsThatExistAreLeftToTheMachine(t *testing.T) {
+	all := testsOfTenond(t)
 	for _, part := range onAnyCgroups {
-		if !regexp.MustCompile(`(?m)^func TestTenond\w*` + part).MatchString(all.String()) {
+		if !slices.ContainsFunc(all, func(name string) bool { return strings.Contains(name, part) }) {
 			t.Errorf("no test of tenond has %q in its name", part)
 		}
 	}
@@ -104,6 +129,7 @@ func TestOnlyTestsThatExistAreLeftToTheMachine(t *testing.T) {
 // TestSignalsOnCgroupV2 checks that run-queue delay and pressure wake tenond,
 // on cgroup v2.
 func TestSignalsOnCgroupV2(t *testing.T) {
+	oneOf(t, shaped, t.Name())
 	t.Parallel()
 	m := countInstructions(t, machine(t))                                   // tenond has to answer in time
 	m.Topology = Topology{Sockets: 1, CoresPerSocket: 2, ThreadsPerCore: 1} // the tests keep both CPUs busy

@@ -102,6 +102,7 @@ func TestTheRequestOfBatchPodsIsRecorded(t *testing.T) {
 }
 
 func TestInterruptKeepsFinishedRuns(t *testing.T) {
+	inTurn(t)
 	labtest.RequireReal(t, work.NGINXProgram, work.FFmpegProgram)
 	t.Setenv("TMPDIR", labtest.OpenDir(t))
 	c := smallExperiment(t, report.Tenon)
@@ -122,6 +123,7 @@ func TestInterruptKeepsFinishedRuns(t *testing.T) {
 }
 
 func TestFaultsAreFoundBeforeAnythingRuns(t *testing.T) {
+	inTurn(t)
 	labtest.RequireReal(t, work.NGINXProgram, work.FFmpegProgram)
 	t.Setenv("TMPDIR", labtest.OpenDir(t))
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -12,6 +12,7 @@ import (
 )
 
 func TestKernelQOSRunsAndLeavesNothing(t *testing.T) {
+	inTurn(t)
 	labtest.RequireReal(t, work.NGINXProgram, work.FFmpegProgram)
 	t.Setenv("TMPDIR", labtest.OpenDir(t))
 	c := smallExperiment(t, report.Exclusive, report.Default, report.TenonIdle)

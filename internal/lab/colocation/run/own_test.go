@@ -27,6 +27,7 @@ func ownExperiment(t *testing.T, w work.Workloads, modes ...report.Mode) Config 
 }
 
 func TestRedisAndACommandRunBesideEachOther(t *testing.T) {
+	inTurn(t)
 	labtest.RequireReal(t, work.RedisProgram, work.XZProgram)
 	t.Setenv("TMPDIR", labtest.OpenDir(t))
 	c := ownExperiment(t, work.Workloads{Service: "redis", Batch: []string{"memory", "while :; do echo step; done"}, WorkRegexp: "^step"}, report.SchedIdle)
@@ -58,6 +59,7 @@ func TestRedisAndACommandRunBesideEachOther(t *testing.T) {
 // TestPostgreSQLRunsAsAnotherUser checks a service that needs a directory and
 // refuses to run as root. In the second mode it runs outside of its cgroup.
 func TestPostgreSQLRunsAsAnotherUser(t *testing.T) {
+	inTurn(t)
 	labtest.RequireReal(t, work.PostgresProgram, work.XZProgram)
 	tmp := labtest.OpenDir(t)
 	t.Setenv("TMPDIR", tmp)
@@ -84,6 +86,7 @@ func TestPostgreSQLRunsAsAnotherUser(t *testing.T) {
 }
 
 func TestAServiceOfOnesOwnUnderALoadCommand(t *testing.T) {
+	inTurn(t)
 	labtest.RequireReal(t, work.MemcachedProgram)
 	t.Setenv("TMPDIR", labtest.OpenDir(t))
 	c := ownExperiment(t, work.Workloads{
@@ -110,6 +113,7 @@ func TestAServiceOfOnesOwnUnderALoadCommand(t *testing.T) {
 // generates its own load. All CPUs of this process are tested, because there is
 // no client.
 func TestAServiceThatDrivesItselfLeavesNoCPUToAClient(t *testing.T) {
+	inTurn(t)
 	labtest.RequireReal(t)
 	t.Setenv("TMPDIR", labtest.OpenDir(t))
 	c := ownExperiment(t, work.Workloads{Service: "self", Batch: []string{"memory", "memory"}, SelfMemory: 1 << 20}, report.Tenon)
@@ -135,6 +139,7 @@ func TestAServiceThatDrivesItselfLeavesNoCPUToAClient(t *testing.T) {
 // in all runs, and that the process has ended after the experiment.
 // TENON_TEST_LONG=1 adds two modes.
 func TestAKeptServiceStaysBetweenRuns(t *testing.T) {
+	inTurn(t)
 	labtest.RequireReal(t, work.RedisProgram)
 	t.Setenv("TMPDIR", labtest.OpenDir(t))
 	pids := filepath.Join(t.TempDir(), "pids")
@@ -175,6 +180,7 @@ func TestAKeptServiceStaysBetweenRuns(t *testing.T) {
 // TestAKeptServiceThatDrivesItselfGetsAnotherOrder checks that one process can
 // do several runs. Each run has a load of its own.
 func TestAKeptServiceThatDrivesItselfGetsAnotherOrder(t *testing.T) {
+	inTurn(t)
 	labtest.RequireReal(t)
 	t.Setenv("TMPDIR", labtest.OpenDir(t))
 	c := ownExperiment(t, work.Workloads{Service: "self", Batch: []string{"memory"}, SelfMemory: 1 << 20, Keep: true}, report.Exclusive, report.Default)
@@ -234,6 +240,7 @@ func TestFaultsOfOwnWorkloadsAreNamed(t *testing.T) {
 }
 
 func TestABrokenServiceIsOneClearError(t *testing.T) {
+	inTurn(t)
 	labtest.RequireReal(t)
 	t.Setenv("TMPDIR", labtest.OpenDir(t))
 	for name, tt := range map[string]struct {

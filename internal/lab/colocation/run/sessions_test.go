@@ -59,6 +59,7 @@ func observe(ctx context.Context) <-chan map[startedProgram]bool {
 }
 
 func TestModesWithoutCgroupsStartAsLoginsDo(t *testing.T) {
+	inTurn(t)
 	labtest.RequireReal(t, work.NGINXProgram, work.FFmpegProgram)
 	t.Setenv("TMPDIR", labtest.OpenDir(t))
 	c := smallExperiment(t, report.Plain, report.Nice, report.SchedIdle)

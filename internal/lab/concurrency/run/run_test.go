@@ -81,6 +81,7 @@ func TestTranscodesAreCountedAndLeaveNothing(t *testing.T) {
 
 // TestEndlessTranscodesAreCountedByFrames measures a part of a job.
 func TestEndlessTranscodesAreCountedByFrames(t *testing.T) {
+	inTurn(t)
 	c := shortExperiment(t, work.FFmpegProgram)
 	c.Strategies, c.Jobs, c.Limits, c.Work, c.Fill = []Strategy{Unbounded}, []int{2}, []unit.MilliCPU{0}, 200*time.Millisecond, Window
 	rows := runStrategies(t, c)[Unbounded]
@@ -98,6 +99,7 @@ func TestEndlessTranscodesAreCountedByFrames(t *testing.T) {
 // job must start when another ends. With exclusive CPUs, jobs that find no free CPUs
 // must wait.
 func TestOwnJobsRunToTheirEnd(t *testing.T) {
+	inTurn(t)
 	c := shortExperiment(t)
 	done := filepath.Join(t.TempDir(), "done")
 	c.Argv = []string{"/bin/sh", "-c", `i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; echo "$TENON_JOB $TENON_THREADS" >> ` + done}
@@ -128,6 +130,7 @@ func TestOwnJobsRunToTheirEnd(t *testing.T) {
 // may have all CPUs of this machine. Tenon's loop must write the quota and the
 // pool before the jobs begin.
 func TestAPoolHasTheLimitAsItsQuota(t *testing.T) {
+	inTurn(t)
 	c := shortExperiment(t)
 	c.Argv = []string{"/bin/sh", "-c", "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"}
 	c, err := c.OrDefaults()
@@ -196,6 +199,7 @@ func TestAJobThatFailsInTheWarmUpVoidsItsRun(t *testing.T) {
 }
 
 func TestInterruptedJobsAreEnded(t *testing.T) {
+	inTurn(t)
 	c := shortExperiment(t)
 	c.Argv, c.Fill, c.Blocks = []string{"/bin/sh", "-c", `[ -e "$0" ] && exec sleep 60; : > "$0"`, filepath.Join(t.TempDir(), "calibrated")}, Wave, 1
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
