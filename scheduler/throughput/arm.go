@@ -43,6 +43,21 @@ type arm struct {
 	made          int
 }
 
+// enterMemory starts all schedulers.
+func enterMemory(ctx context.Context, o options, nodes int) (measure, func(), error) {
+	arms := map[string]*arm{}
+	for _, name := range names {
+		a, err := newArm(ctx, name, cluster(nodes, 2*nodes).withRefusing(o.refusing))
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", name, err)
+		}
+		arms[name] = a
+	}
+	return func(ctx context.Context, o options, scheduler string, share, round int) (block, error) {
+		return arms[scheduler].block(ctx, o, share, round)
+	}, func() {}, nil
+}
+
 // newArm starts a scheduler and waits until it knows the cluster.
 func newArm(ctx context.Context, name string, c contents) (*arm, error) {
 	a := &arm{name: name, nodes: len(c.nodes), api: inprocess.New(c.nodes, c.pods), changed: make(chan struct{}, 1)}
@@ -117,14 +132,6 @@ func (a *arm) await(ctx context.Context, what string, counter *int, n int) error
 	}
 }
 
-// A block is one measurement of one scheduler.
-type block struct {
-	nodes, share, round int
-	arm                 string
-	cpu, wall           time.Duration // for one pod
-	bytes               float64       // allocated memory for one pod
-}
-
 // block measures how fast pods are scheduled. It then deletes the pods, and
 // waits until the process is idle. No block measures the deletion.
 func (a *arm) block(ctx context.Context, o options, share, round int) (block, error) {
@@ -171,7 +178,7 @@ func (a *arm) block(ctx context.Context, o options, share, round int) (block, er
 		return block{}, err
 	}
 	n := time.Duration(len(pods))
-	return block{nodes: a.nodes, share: share, round: round, arm: a.name, cpu: cpu / n, wall: wall / n, bytes: float64(after.TotalAlloc-before.TotalAlloc) / float64(n)}, nil
+	return block{cpu: cpu / n, wall: wall / n, bytes: float64(after.TotalAlloc-before.TotalAlloc) / float64(n)}, nil
 }
 
 // awaitIdle waits until the process uses less than a twentieth of a CPU. It

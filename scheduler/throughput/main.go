@@ -27,6 +27,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/pprof"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -116,6 +117,38 @@ func main() {
 	}
 }
 
+// A site is where the schedulers are compared: on API servers in memory, or on a
+// real one.
+type site struct {
+	names   []string // of the schedulers
+	table   func([]block) string
+	summary func(options, []block) string
+	// enter makes a cluster with a number of nodes. leave waits for its end.
+	enter func(ctx context.Context, o options, nodes int) (m measure, leave func(), err error)
+}
+
+// A measure measures a scheduler once.
+type measure func(ctx context.Context, o options, scheduler string, share, round int) (block, error)
+
+// A block is one measurement of one scheduler. A site leaves out what it does not
+// measure.
+type block struct {
+	nodes, share, round int
+	arm                 string
+	cpu, wall           time.Duration   // for one pod; on a real API server wall is from the first request to bind a pod to the last answer
+	bytes               float64         // allocated memory for one pod
+	writes              float64         // requests that write, for one pod
+	binds               []time.Duration // of each request to bind a pod
+}
+
+// site returns where the schedulers are compared.
+func (o options) site() site {
+	if o.binaries != "" {
+		return site{realNames, realTable, realSummary, enterReal}
+	}
+	return site{names, table, summary, enterMemory}
+}
+
 // run measures each number of nodes.
 func run(ctx context.Context, o options) error {
 	if o.out != "" { // before the blocks, which take minutes
@@ -124,9 +157,6 @@ func run(ctx context.Context, o options) error {
 		}
 	}
 	rnd := rand.New(rand.NewPCG(o.seed, 1))
-	if o.binaries != "" {
-		return runReal(ctx, o, rnd)
-	}
 	var all []block
 	for _, nodes := range o.nodes {
 		found, err := compare(ctx, o, nodes, rnd)
@@ -135,37 +165,37 @@ func run(ctx context.Context, o options) error {
 		}
 		all = append(all, found...)
 	}
-	fmt.Print(summary(o, all))
+	at := o.site()
+	fmt.Print(at.summary(o, all))
 	if o.out == "" {
 		return nil
 	}
-	return os.WriteFile(filepath.Join(o.out, "blocks.csv"), []byte(table(all)), 0o644)
+	return os.WriteFile(filepath.Join(o.out, "blocks.csv"), []byte(at.table(all)), 0o644)
 }
 
 // compare measures one number of nodes. It omits the first round, in which the
-// process warms up.
+// processes warm up.
 func compare(ctx context.Context, o options, nodes int, rnd *rand.Rand) ([]block, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	var arms []*arm
-	for _, name := range names {
-		a, err := newArm(ctx, name, cluster(nodes, 2*nodes).withRefusing(o.refusing))
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		arms = append(arms, a)
+	at := o.site()
+	m, leave, err := at.enter(ctx, o, nodes)
+	if err != nil {
+		return nil, err
 	}
+	defer leave()
 	var all []block
-	begun := time.Now()
+	begun, arms := time.Now(), slices.Clone(at.names)
 	for round := range o.rounds + 1 {
 		rnd.Shuffle(len(o.shares), func(a, b int) { o.shares[a], o.shares[b] = o.shares[b], o.shares[a] })
 		for _, share := range o.shares {
 			rnd.Shuffle(len(arms), func(a, b int) { arms[a], arms[b] = arms[b], arms[a] })
-			for _, a := range arms {
-				b, err := a.block(ctx, o, share, round)
+			for _, name := range arms {
+				b, err := m(ctx, o, name, share, round)
 				if err != nil {
-					return nil, fmt.Errorf("%s, %d nodes, %d %%: %w", a.name, nodes, share, err)
+					return nil, fmt.Errorf("%s, %d nodes, %d %%: %w", name, nodes, share, err)
 				}
+				b.nodes, b.share, b.round, b.arm = nodes, share, round, name
 				if round > 0 {
 					all = append(all, b)
 				}

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -35,60 +32,20 @@ type realCluster struct {
 	pods   int // number of pods that were created for blocks
 }
 
-// A realBlock is one measurement of one scheduler on a real API server.
-type realBlock struct {
-	nodes, share, round int
-	arm                 string
-	wall                time.Duration   // for one pod, from the first request to bind a pod to the last answer
-	writes              float64         // requests that write, for one pod
-	binds               []time.Duration // of each request to bind a pod
-}
-
-// compareReal runs the blocks on a real API server. As compare does, it omits the
-// first round.
-func compareReal(ctx context.Context, o options, rnd *rand.Rand) (all []realBlock, err error) {
-	for _, nodes := range o.nodes {
-		found, err := compareRealNodes(ctx, o, nodes, rnd)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, found...)
-	}
-	return all, nil
-}
-
-func compareRealNodes(ctx context.Context, o options, nodes int, rnd *rand.Rand) (all []realBlock, err error) {
+// enterReal starts an API server, and creates the cluster.
+func enterReal(ctx context.Context, o options, nodes int) (measure, func(), error) {
 	config, stop, err := startServer(ctx, o.binaries)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	defer stop()
 	c := &realCluster{config: config, made: cluster(nodes, 2*nodes).withRefusing(o.refusing)}
-	if c.client, err = kubernetes.NewForConfig(config); err != nil {
-		return nil, err
+	if c.client, err = kubernetes.NewForConfig(config); err == nil {
+		err = c.create(ctx)
 	}
-	if err := c.create(ctx); err != nil {
-		return nil, err
+	if err != nil {
+		stop()
 	}
-	begun := time.Now()
-	arms := slices.Clone(realNames)
-	for round := range o.rounds + 1 {
-		rnd.Shuffle(len(o.shares), func(a, b int) { o.shares[a], o.shares[b] = o.shares[b], o.shares[a] })
-		for _, share := range o.shares {
-			rnd.Shuffle(len(arms), func(a, b int) { arms[a], arms[b] = arms[b], arms[a] })
-			for _, name := range arms {
-				b, err := c.block(ctx, o, name, share)
-				if err != nil {
-					return nil, fmt.Errorf("%s, %d nodes, %d %%: %w", name, nodes, share, err)
-				}
-				if b.nodes, b.round = nodes, round; round > 0 {
-					all = append(all, b)
-				}
-			}
-		}
-		fmt.Fprintf(os.Stderr, "%d nodes on a real API server: round %d of %d after %v\n", nodes, round, o.rounds, time.Since(begun).Round(time.Second))
-	}
-	return all, nil
+	return c.block, stop, err
 }
 
 // create creates the nodes and their pods. The API server gives the pods other
@@ -124,7 +81,7 @@ func (c *realCluster) create(ctx context.Context) error {
 
 // block creates pods, starts a scheduler, and waits until all pods are bound. It
 // then stops the scheduler and deletes the pods.
-func (c *realCluster) block(ctx context.Context, o options, name string, share int) (realBlock, error) {
+func (c *realCluster) block(ctx context.Context, o options, name string, share, _ int) (block, error) {
 	asking := 0
 	var names []string
 	pods := make([]*corev1.Pod, o.pods)
@@ -141,13 +98,12 @@ func (c *realCluster) block(ctx context.Context, o options, name string, share i
 		_, err := c.client.CoreV1().Pods("default").Create(ctx, pods[i], metav1.CreateOptions{})
 		return err
 	}); err != nil {
-		return realBlock{}, fmt.Errorf("create a pod: %w", err)
+		return block{}, fmt.Errorf("create a pod: %w", err)
 	}
 	b, err := c.schedule(ctx, name, len(pods))
 	if err != nil {
 		return b, err
 	}
-	b.share = share
 	all, err := c.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=load", ResourceVersion: "0"})
 	if err != nil {
 		return b, err
@@ -171,7 +127,7 @@ func (c *realCluster) block(ctx context.Context, o options, name string, share i
 }
 
 // schedule runs one scheduler until it has bound n pods.
-func (c *realCluster) schedule(ctx context.Context, name string, n int) (realBlock, error) {
+func (c *realCluster) schedule(ctx context.Context, name string, n int) (block, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	m := &meter{want: n, done: make(chan struct{})}
@@ -181,26 +137,26 @@ func (c *realCluster) schedule(ctx context.Context, name string, n int) (realBlo
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return through{m, next} })
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return realBlock{}, err
+		return block{}, err
 	}
 	var reports *inprocess.Reports
 	if name == withPlugin {
 		if reports, err = inprocess.Serve(ctx, c.made.reports); err != nil {
-			return realBlock{}, err
+			return block{}, err
 		}
 	}
 	if _, err := inprocess.Start(ctx, client, reports); err != nil {
-		return realBlock{}, err
+		return block{}, err
 	}
 	select {
 	case <-m.done:
 		time.Sleep(100 * time.Millisecond) // until the scheduler has read the last answers
 	case <-ctx.Done():
-		return realBlock{}, fmt.Errorf("%d of %d pods were bound: %w", m.bound(), n, ctx.Err())
+		return block{}, fmt.Errorf("%d of %d pods were bound: %w", m.bound(), n, ctx.Err())
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return realBlock{arm: name, wall: m.last.Sub(m.first) / time.Duration(n), writes: float64(m.writes) / float64(n), binds: m.binds}, nil
+	return block{wall: m.last.Sub(m.first) / time.Duration(n), writes: float64(m.writes) / float64(n), binds: m.binds}, nil
 }
 
 // A meter counts the requests of a scheduler to the API server.
@@ -265,22 +221,8 @@ func inParallel(n int, f func(int) error) error {
 	return errors.Join(faults...)
 }
 
-// runReal measures on a real API server, prints the result, and writes
-// real.csv.
-func runReal(ctx context.Context, o options, rnd *rand.Rand) error {
-	all, err := compareReal(ctx, o, rnd)
-	if err != nil {
-		return err
-	}
-	fmt.Print(realSummary(o, all))
-	if o.out == "" {
-		return nil
-	}
-	return os.WriteFile(filepath.Join(o.out, "real.csv"), []byte(realTable(all)), 0o644)
-}
-
 // realTable returns the blocks as CSV.
-func realTable(all []realBlock) string {
+func realTable(all []block) string {
 	var b strings.Builder
 	b.WriteString("nodes,share,round,scheduler,wall_us,writes,bind_p50_us,bind_p99_us\n")
 	for _, x := range all {
@@ -291,7 +233,7 @@ func realTable(all []realBlock) string {
 }
 
 // realSummary compares the plugin with kube-scheduler by pods per second.
-func realSummary(o options, all []realBlock) string {
+func realSummary(o options, all []block) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "NODES\tASKING\tSTOCK\tPLUGIN\tTHROUGHPUT\tOF EQUALS\tVERDICT\tWRITES STOCK\tPLUGIN\tBIND P50, P99 STOCK\tPLUGIN")

@@ -55,7 +55,7 @@ func TestARealAPIServerIsMeasured(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(o.binaries, "kube-apiserver")); err != nil {
 		t.Skipf("there is no API server: make cluster-build builds it: %v", err)
 	}
-	all, err := compareReal(t.Context(), o, rand.New(rand.NewPCG(1, 2)))
+	all, err := compare(t.Context(), o, o.nodes[0], rand.New(rand.NewPCG(1, 2)))
 	if err != nil {
 		t.Fatal(err)
 	}
