@@ -51,7 +51,7 @@ var makers = []maker{
 	{"tenon-weight-20", func(_ *frame, h []*host) rival { return newTenon(h, spread, 20) }},
 	{"tenon-packed", func(_ *frame, h []*host) rival { return newTenon(h, pack, tenonWeight) }},
 	{"fragmentation", func(f *frame, h []*host) rival { return newFragmentation(f, h) }},
-	{"best-fit", func(_ *frame, h []*host) rival { return &byPool{hosts: h} }},
+	{"best-fit", func(_ *frame, h []*host) rival { return &byDomain{hosts: h} }},
 	{"kubelet", func(f *frame, h []*host) rival { return newKubelet(f, h, spread, false) }},
 	{"kubelet-aligned", func(f *frame, h []*host) rival { return newKubelet(f, h, spread, true) }},
 	{"kubelet-packed", func(f *frame, h []*host) rival { return newKubelet(f, h, pack, true) }},
@@ -131,17 +131,17 @@ func (t *tenon) take(at int, c *claim) (unit.CPUSet, bool) {
 
 func (t *tenon) leave(_ int, c *claim) { t.ledger.RemovePod(place.UID(c.id)) }
 
-// byPool is plain best fit over the caches, NUMA nodes, sockets and machines of
+// byDomain is plain best fit over the caches, NUMA nodes, sockets and machines of
 // the cluster. It takes the smallest kind of group with enough free CPUs. Of the
 // groups of this kind, it takes the one with the fewest free CPUs.
-type byPool struct{ hosts []*host }
+type byDomain struct{ hosts []*host }
 
-func (*byPool) begin(int, unit.CPUSet) error { return nil }
-func (*byPool) leave(int, *claim)            {}
+func (*byDomain) begin(int, unit.CPUSet) error { return nil }
+func (*byDomain) leave(int, *claim)            {}
 
-func (b *byPool) room(at int, c *claim) bool { return b.hosts[at].spare() >= c.request }
+func (b *byDomain) room(at int, c *claim) bool { return b.hosts[at].spare() >= c.request }
 
-func (b *byPool) worth(at int, c *claim) float64 {
+func (b *byDomain) worth(at int, c *claim) float64 {
 	h := b.hosts[at]
 	if c.cpus == 0 {
 		return -float64(h.spare())
@@ -165,7 +165,7 @@ func tightest(h *host, n int) (level, int) {
 	return machineLevel, 0
 }
 
-func (b *byPool) take(at int, c *claim) (unit.CPUSet, bool) {
+func (b *byDomain) take(at int, c *claim) (unit.CPUSet, bool) {
 	h := b.hosts[at]
 	if c.cpus == 0 {
 		return unit.CPUSet{}, true

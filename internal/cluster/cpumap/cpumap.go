@@ -168,20 +168,20 @@ func (m *Map) split() {
 	}
 	cacheOf := func(set unit.CPUSet) cache { return cache{of[lowest(set)].Socket, of[lowest(set)].L3} }
 	pieces := map[cache]int{} // more than one if several NUMA nodes share an L3 cache
-	for _, l3 := range m.m.Pools(cpus.L3) {
+	for _, l3 := range m.m.Domains(cpus.L3) {
 		pieces[cacheOf(l3)]++
 	}
 	m.caches = len(pieces)
-	for _, socket := range m.m.Pools(cpus.Socket) {
+	for _, socket := range m.m.Domains(cpus.Socket) {
 		s := &part{level: cpus.Socket, name: fmt.Sprintf("socket %d", of[lowest(socket)].Socket), cpus: socket}
 		m.sockets = append(m.sockets, s)
-		for _, numa := range m.m.Pools(cpus.NUMA) {
+		for _, numa := range m.m.Domains(cpus.NUMA) {
 			if !socket.Contains(numa) {
 				continue
 			}
 			n := &part{level: cpus.NUMA, name: fmt.Sprintf("NUMA node %d", of[lowest(numa)].NUMA), cpus: numa}
 			s.parts = append(s.parts, n)
-			for _, l3 := range m.m.Pools(cpus.L3) {
+			for _, l3 := range m.m.Domains(cpus.L3) {
 				if !numa.Contains(l3) {
 					continue
 				}

@@ -436,7 +436,7 @@ func TestPicturesFitTheirPlace(t *testing.T) {
 				t.Errorf("%s: the page does not have %s", name, want)
 			}
 		}
-		if n, caches := strings.Count(page, ` role="img" aria-label="CPU `), len(m.m.Pools(cpus.L3)); n != caches {
+		if n, caches := strings.Count(page, ` role="img" aria-label="CPU `), len(m.m.Domains(cpus.L3)); n != caches {
 			t.Errorf("%s: %d of %d L3 caches have a text for readers that do not see them", name, n, caches)
 		}
 		for _, px := range regexp.MustCompile(`[^-]width[:=]"?(\d+)px`).FindAllStringSubmatch(page, -1) {

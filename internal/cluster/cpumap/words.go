@@ -19,8 +19,8 @@ func (m *Map) summary() string {
 	if m.m.Len() == 0 {
 		return "the report names no CPU"
 	}
-	nodes := len(m.m.Pools(cpus.NUMA))
-	pieces := len(m.m.Pools(cpus.L3))
+	nodes := len(m.m.Domains(cpus.NUMA))
+	pieces := len(m.m.Domains(cpus.L3))
 	text := fmt.Sprintf("%s, %d open; %s, %s, %s", table.Count(m.m.Len(), "CPU"), m.open(m.all()).Len(),
 		table.Count(len(m.sockets), "socket"), table.Count(nodes, "NUMA node"), table.Count(m.caches, "L3 cache"))
 	if pieces > m.caches {

@@ -14,7 +14,7 @@ import (
 func neighbours(m *pick.Map, home unit.CPUSet) []unit.CPUSet {
 	home = home.Intersect(m.All())
 	holds := func(set unit.CPUSet) bool { return set.Contains(home) }
-	caches, nodes := m.Pools(cpus.L3), m.Pools(cpus.NUMA)
+	caches, nodes := m.Domains(cpus.L3), m.Domains(cpus.NUMA)
 	at, numa := slices.IndexFunc(caches, holds), slices.IndexFunc(nodes, holds)
 	if at < 0 || home.Empty() {
 		return nil

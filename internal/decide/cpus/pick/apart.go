@@ -34,11 +34,11 @@ func around(m *Map, i int32, a cpus.ExclusivePolicy) span {
 		at, _ := slices.BinarySearchFunc(m.cores, i, func(c span, i int32) int { return int(c.hi - 1 - i) })
 		return m.cores[at]
 	}
-	at := m.firstPool[cpus.NUMA]
-	for m.pools[at].hi <= i {
+	at := m.first[cpus.NUMA]
+	for m.domains[at].hi <= i {
 		at++
 	}
-	return span{m.pools[at].lo, m.pools[at].hi}
+	return span{m.domains[at].lo, m.domains[at].hi}
 }
 
 // away returns the open CPUs outside the cores, or NUMA nodes, of work with the

@@ -133,7 +133,7 @@ func near(m *Map, holds []cpus.Allocation, apart cpus.ExclusivePolicy) (all uint
 func hasPlace(m *Map, s Seats, c cpus.Request, avoid uint64) bool {
 	words := func(l cpus.Level) []uint64 {
 		var all []uint64
-		for _, p := range m.pools[m.firstPool[l]:m.firstPool[l+1]] {
+		for _, p := range m.domains[m.first[l]:m.first[l+1]] {
 			all = append(all, (1<<p.hi-1)&^(1<<p.lo-1))
 		}
 		return all
@@ -142,7 +142,7 @@ func hasPlace(m *Map, s Seats, c cpus.Request, avoid uint64) bool {
 		for l := c.Within; l < cpus.Levels; l++ {
 			for i, w := range words(l) {
 				open := s.open[0] & w
-				if slack, _ := m.slack(&s, m.firstPool[l]+int32(i)); slack < c.CPU || open == 0 {
+				if slack, _ := m.slack(&s, m.first[l]+int32(i)); slack < c.CPU || open == 0 {
 					continue
 				}
 				if c.Policy == cpus.Pool && open&avoid == 0 || c.Policy == cpus.Shared && bits.OnesCount64(open&^avoid) >= c.CPUs {

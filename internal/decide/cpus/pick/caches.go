@@ -82,7 +82,7 @@ func (f *finder) rate(set []int32) (s selection, ok bool) {
 		left := f.scratch
 		copy(left, f.room)
 		for _, i := range set {
-			sum += f.spend(left, f.leaves[i].pool, f.n)
+			sum += f.spend(left, f.leaves[i].domain, f.n)
 			open += f.leaves[i].room
 		}
 	}
@@ -142,7 +142,7 @@ func (f *finder) take(s *selection) mask {
 	for _, i := range order {
 		l := &f.leaves[i]
 		for at, size := range m.sizes {
-			f.counts[at] += min(l.whole[at], f.gain(t.left, l.pool)/size)
+			f.counts[at] += min(l.whole[at], f.gain(t.left, l.domain)/size)
 		}
 	}
 	for at, want := range knapsack.Counts(m.sizes, f.counts, t.n) {
@@ -159,7 +159,7 @@ func (f *finder) take(s *selection) mask {
 type taker struct {
 	*finder
 	set  mask
-	left []int32 // the room that is left in each pool
+	left []int32 // the room that is left in each domain
 	n    int32   // number of CPUs that are still to take
 }
 
@@ -178,7 +178,7 @@ func (t *taker) pass(order []int32, most int32, whole bool, fits func(k, size, h
 	m := t.m
 	slices.SortFunc(order, func(a, b int32) int { return t.smaller(t.left, a, b) })
 	for _, i := range order {
-		p := &m.pools[t.leaves[i].pool]
+		p := &m.domains[t.leaves[i].domain]
 		for at := p.last - 1; at >= p.core && t.n > 0; at-- {
 			c := m.cores[at]
 			had, taken := t.have.count(c.lo, c.hi), t.set.count(c.lo, c.hi)
@@ -186,7 +186,7 @@ func (t *taker) pass(order []int32, most int32, whole bool, fits func(k, size, h
 			if k == 0 || taken > 0 && t.by.kind == oneACore || !fits(k, c.hi-c.lo, had) {
 				continue
 			}
-			n := min(k, most, t.n, t.gain(t.left, t.leaves[i].pool))
+			n := min(k, most, t.n, t.gain(t.left, t.leaves[i].domain))
 			if whole && n < k {
 				continue // there is no room for the whole core
 			}
@@ -195,7 +195,7 @@ func (t *taker) pass(order []int32, most int32, whole bool, fits func(k, size, h
 					t.set.set(cpu)
 					n--
 					t.n--
-					for up := t.leaves[i].pool; up >= 0; up = m.pools[up].up {
+					for up := t.leaves[i].domain; up >= 0; up = m.domains[up].up {
 						t.left[up]--
 					}
 				}

@@ -18,17 +18,17 @@ type finder struct {
 	m          *Map
 	open, have mask
 	by         measure
-	room       []int32 // the room in each pool
+	room       []int32 // the room in each domain
 	n          int32
 	within     cpus.Level
 	leaves     []leaf
-	scratch    []int32 // by pool
+	scratch    []int32 // by domain
 	counts     []int32 // by size of core
 }
 
 // A leaf is the finder's data about one L3 cache, for this claim.
 type leaf struct {
-	pool   int32
+	domain int32
 	room   int32   // number of CPUs that the claim may take
 	whole  []int32 // number of wholly free cores, by size
 	sum    int32   // number of the CPUs of these cores, at most room
@@ -63,9 +63,9 @@ func (f *finder) rest(s *selection) (sum int64) {
 	copy(left, f.room)
 	slices.SortFunc(order, func(a, b int32) int { return f.smaller(f.room, a, b) })
 	for _, i := range order {
-		n -= f.spend(left, f.leaves[i].pool, n)
+		n -= f.spend(left, f.leaves[i].domain, n)
 	}
-	for _, room := range left[f.m.firstPool[cpus.Socket]:f.m.firstPool[cpus.L3]] {
+	for _, room := range left[f.m.first[cpus.Socket]:f.m.first[cpus.L3]] {
 		sum += int64(room) * int64(room)
 	}
 	return sum
@@ -75,9 +75,9 @@ func (f *finder) rest(s *selection) (sum int64) {
 // node, and in themselves.
 func (f *finder) smaller(left []int32, a, b int32) int {
 	for l := cpus.Socket; l < cpus.Levels; l++ {
-		p, q := f.leaves[a].pool, f.leaves[b].pool
+		p, q := f.leaves[a].domain, f.leaves[b].domain
 		for range cpus.L3 - l {
-			p, q = f.m.pools[p].up, f.m.pools[q].up
+			p, q = f.m.domains[p].up, f.m.domains[q].up
 		}
 		if order := cmp.Compare(left[p], left[q]); order != 0 {
 			return order
@@ -95,12 +95,12 @@ func (f *finder) find(fewest bool) mask {
 	}
 	f.look()
 	var forced []int32
-	for i := m.firstPool[cpus.NUMA]; i < m.firstPool[cpus.NUMA+1]; i++ {
-		if f.have.count(m.pools[i].lo, m.pools[i].hi) > 0 {
+	for i := m.first[cpus.NUMA]; i < m.first[cpus.NUMA+1]; i++ {
+		if f.have.count(m.domains[i].lo, m.domains[i].hi) > 0 {
 			forced = append(forced, i)
 		}
 	}
-	most := int(m.firstPool[cpus.NUMA+1] - m.firstPool[cpus.NUMA])
+	most := int(m.first[cpus.NUMA+1] - m.first[cpus.NUMA])
 	if fewest {
 		most = m.fewestNodes(f.n + f.have.count(0, int32(len(m.cpus))))
 	}
@@ -124,13 +124,13 @@ func (f *finder) find(fewest bool) mask {
 // look counts the free CPUs of each L3 cache.
 func (f *finder) look() {
 	m := f.m
-	n := int(m.firstPool[cpus.L3+1] - m.firstPool[cpus.L3])
-	f.leaves, f.scratch = make([]leaf, 0, n), make([]int32, len(m.pools))
+	n := int(m.first[cpus.L3+1] - m.first[cpus.L3])
+	f.leaves, f.scratch = make([]leaf, 0, n), make([]int32, len(m.domains))
 	f.counts = make([]int32, len(m.sizes))
 	whole := make([]int32, n*len(m.sizes))
-	for i := m.firstPool[cpus.L3]; i < m.firstPool[cpus.L3+1]; i++ {
-		p := &m.pools[i]
-		l := leaf{pool: i, room: f.room[i], forced: f.have.count(p.lo, p.hi) > 0}
+	for i := m.first[cpus.L3]; i < m.first[cpus.L3+1]; i++ {
+		p := &m.domains[i]
+		l := leaf{domain: i, room: f.room[i], forced: f.have.count(p.lo, p.hi) > 0}
 		if l.room == 0 && !l.forced {
 			continue
 		}
@@ -165,7 +165,7 @@ const maxNodes = 256
 func (f *finder) eachNodes(j int, forced []int32, try func([]int32)) {
 	m := f.m
 	var free []int32
-	for i := m.firstPool[cpus.NUMA]; i < m.firstPool[cpus.NUMA+1]; i++ {
+	for i := m.first[cpus.NUMA]; i < m.first[cpus.NUMA+1]; i++ {
 		if f.room[i] > 0 && !slices.Contains(forced, i) {
 			free = append(free, i)
 		}
@@ -206,7 +206,7 @@ func (f *finder) eachNodes(j int, forced []int32, try func([]int32)) {
 	choose(0, j-len(forced))
 }
 
-// sumRoom returns the sum of the room in two lists of pools. The pools together
+// sumRoom returns the sum of the room in two lists of domains. The domains together
 // can give at most this many CPUs.
 func (f *finder) sumRoom(a, b []int32) int32 {
 	n := int32(0)
@@ -222,10 +222,10 @@ func (f *finder) sumRoom(a, b []int32) int32 {
 func (f *finder) capacity(nodes []int32) int32 {
 	sum := int32(0)
 	m := f.m
-	for s := m.firstPool[cpus.Socket]; s < m.firstPool[cpus.Socket+1]; s++ {
+	for s := m.first[cpus.Socket]; s < m.first[cpus.Socket+1]; s++ {
 		in := int32(0)
 		for _, i := range nodes {
-			if m.pools[i].up == s {
+			if m.domains[i].up == s {
 				in += f.room[i]
 			}
 		}
@@ -239,7 +239,7 @@ func (f *finder) selectIn(nodes []int32) *selection {
 	m := f.m
 	var sockets []int32
 	for _, i := range nodes {
-		if up := m.pools[i].up; !slices.Contains(sockets, up) {
+		if up := m.domains[i].up; !slices.Contains(sockets, up) {
 			sockets = append(sockets, up)
 		}
 	}
@@ -249,7 +249,7 @@ func (f *finder) selectIn(nodes []int32) *selection {
 	var base, free []int32
 	for i, l := range f.leaves {
 		switch {
-		case !slices.Contains(nodes, m.pools[l.pool].up):
+		case !slices.Contains(nodes, m.domains[l.domain].up):
 		case l.forced:
 			base = append(base, int32(i))
 		default:
@@ -281,9 +281,9 @@ func (f *finder) fewestCaches(base, free []int32) ([]int32, bool) {
 	left := f.scratch
 	copy(left, f.room)
 	sum := int32(0)
-	gain := func(i int32) int32 { return f.gain(left, f.leaves[i].pool) }
+	gain := func(i int32) int32 { return f.gain(left, f.leaves[i].domain) }
 	for _, i := range base {
-		sum += f.spend(left, f.leaves[i].pool, f.n)
+		sum += f.spend(left, f.leaves[i].domain, f.n)
 	}
 	rest := slices.Clone(free)
 	var taken []int32
@@ -301,25 +301,25 @@ func (f *finder) fewestCaches(base, free []int32) ([]int32, bool) {
 			return nil, false
 		}
 		taken = append(taken, rest[best])
-		sum += f.spend(left, f.leaves[rest[best]].pool, f.n)
+		sum += f.spend(left, f.leaves[rest[best]].domain, f.n)
 		rest = slices.Delete(rest, best, best+1)
 	}
 }
 
-// gain returns how many CPUs the pool p can give from the room that is left.
+// gain returns how many CPUs the domain p can give from the room that is left.
 func (f *finder) gain(left []int32, p int32) int32 {
 	n := left[p]
-	for p = f.m.pools[p].up; p >= 0; p = f.m.pools[p].up {
+	for p = f.m.domains[p].up; p >= 0; p = f.m.domains[p].up {
 		n = min(n, left[p])
 	}
 	return n
 }
 
-// spend takes at most n CPUs of the pool p from the room that is left, and
+// spend takes at most n CPUs of the domain p from the room that is left, and
 // returns how many.
 func (f *finder) spend(left []int32, p, n int32) int32 {
 	n = min(n, f.gain(left, p))
-	for ; p >= 0; p = f.m.pools[p].up {
+	for ; p >= 0; p = f.m.domains[p].up {
 		left[p] -= n
 	}
 	return n

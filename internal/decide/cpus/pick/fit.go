@@ -53,7 +53,7 @@ func (m *Map) Resize(s Seats, c cpus.Request, have unit.CPUSet) (Offer, cpus.Cod
 	return Offer{}, cmp.Or(u.Room(&c), cpus.TooFewWhole) // if there is room for the claim, the node has too few whole cores
 }
 
-// fitShared chooses the smallest pool with enough room. Among pools of the same
+// fitShared chooses the smallest domain with enough room. Among domains of the same
 // level it takes the one with the least room, and of equal ones that with the least
 // room around it: whole sockets stay free. It uses only CPUs in a mask.
 func (m *Map) fitShared(s Seats, c cpus.Request, from mask) (Offer, bool) {
@@ -64,11 +64,11 @@ func (m *Map) fitShared(s Seats, c cpus.Request, from mask) (Offer, bool) {
 	best, least, around := int32(-1), unit.MilliCPU(0), unit.MilliCPU(0)
 	for l := cpus.L3 + 1; best < 0 && l > c.Within; {
 		l--
-		for i := m.firstPool[l]; i < m.firstPool[l+1]; i++ {
+		for i := m.first[l]; i < m.first[l+1]; i++ {
 			slack, sum := m.slack(&s, i)
-			lo, hi := m.pools[i].lo, m.pools[i].hi
+			lo, hi := m.domains[i].lo, m.domains[i].hi
 			has := from.count(lo, hi)
-			if has < n || slack < c.CPU || c.Policy == cpus.Pool && has < s.open.count(lo, hi) { // pooled work uses all open CPUs of a pool
+			if has < n || slack < c.CPU || c.Policy == cpus.Pool && has < s.open.count(lo, hi) { // pooled work uses all open CPUs of a domain
 				continue
 			}
 			if best < 0 || cmp.Or(cmp.Compare(slack, least), cmp.Compare(sum, around)) < 0 {
@@ -79,7 +79,7 @@ func (m *Map) fitShared(s Seats, c cpus.Request, from mask) (Offer, bool) {
 	if best < 0 {
 		return Offer{}, false
 	}
-	p := &m.pools[best]
+	p := &m.domains[best]
 	at := make([]int32, 0, p.hi-p.lo)
 	for i := p.lo; i < p.hi; i++ {
 		if from.has(i) {
@@ -105,8 +105,8 @@ func (m *Map) judge(set mask) Offer {
 	o := Offer{CPUs: m.cpusOf(set), Level: cpus.L3}
 	var on [cpus.Levels]int
 	for l := cpus.Socket; l < cpus.Levels; l++ {
-		for i := m.firstPool[l]; i < m.firstPool[l+1]; i++ {
-			p := &m.pools[i]
+		for i := m.first[l]; i < m.first[l+1]; i++ {
+			p := &m.domains[i]
 			if set.count(p.lo, p.hi) == 0 {
 				continue
 			}
@@ -210,7 +210,7 @@ func masksOf(m *Map, open, have mask) []mask {
 
 // shrink chooses the best c.CPUs of the CPUs that a workload has.
 func shrink(m *Map, s Seats, c cpus.Request, have mask) (Offer, bool) {
-	s.open, s.soft, s.least = have, make([]unit.MilliCPU, len(m.pools)), make([]int32, len(m.pools))
+	s.open, s.soft, s.least = have, make([]unit.MilliCPU, len(m.domains)), make([]int32, len(m.domains))
 	for _, by := range measuresOf(m, &c) {
 		f := finder{m: m, open: have, have: m.mask(), by: by, room: m.room(&s, have, by), n: int32(c.CPUs), within: cpus.Machine}
 		if set := f.find(false); set != nil {
@@ -221,9 +221,9 @@ func shrink(m *Map, s Seats, c cpus.Request, have mask) (Offer, bool) {
 }
 
 // roomFor subtracts the CPUs that the claim already has (have) from the room of
-// the pools.
+// the domains.
 func roomFor(m *Map, room []int32, have mask) []int32 {
-	for i, p := range m.pools {
+	for i, p := range m.domains {
 		room[i] -= have.count(p.lo, p.hi)
 		if p.up >= 0 {
 			room[i] = min(room[i], room[p.up])

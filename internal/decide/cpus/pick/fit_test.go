@@ -152,13 +152,13 @@ func checkOffer(t *testing.T, m *Map, s Seats, c cpus.Request, o Offer) {
 	if c.Policy != cpus.Exclusive {
 		within = o.Domain
 	}
-	if at := m.smallestPool(within); c.Within > cpus.Machine {
+	if at := m.smallestDomain(within); c.Within > cpus.Machine {
 		for l := m.levelOf(at); l < c.Within; l++ {
-			if m.pools[at].after != m.pools[at].child+1 {
+			if m.domains[at].after != m.domains[at].child+1 {
 				t.Errorf("%v is not in one %v", within, c.Within)
 				break
 			}
-			at = m.pools[at].child
+			at = m.domains[at].child
 		}
 	}
 	if c.Policy != cpus.Exclusive {
@@ -177,13 +177,13 @@ func checkOffer(t *testing.T, m *Map, s Seats, c cpus.Request, o Offer) {
 	}
 }
 
-// checkShared checks that each pool has the CPUs that its shared work requests.
+// checkShared checks that each domain has the CPUs that its shared work requests.
 func checkShared(t *testing.T, m *Map, s Seats, keep int) {
 	t.Helper()
-	for i, p := range m.pools {
+	for i, p := range m.domains {
 		open := s.open.count(p.lo, p.hi)
 		if s.soft[i] > unit.CPUs(int(open)) || s.least[i] > max(open, int32(keep)) {
-			t.Errorf("pool %d has %d open CPUs, and its work requests %v and %d CPUs", i, open, s.soft[i], s.least[i])
+			t.Errorf("domain %d has %d open CPUs, and its work requests %v and %d CPUs", i, open, s.soft[i], s.least[i])
 		}
 	}
 }
@@ -211,7 +211,7 @@ func TestStrandedCPUsAreThoseThatNoSuchClaimGets(t *testing.T) {
 }
 
 // TestANearerPlaceRatesHigher checks the order of the rating: first the level,
-// then whole cores, then how much of a pool remains.
+// then whole cores, then how much of a domain remains.
 func TestANearerPlaceRatesHigher(t *testing.T) {
 	m := Compile(machine(2, 2, 4, 2)) // L3 caches of eight CPUs, 16 a NUMA node
 	worth := func(off string, n int) int64 {

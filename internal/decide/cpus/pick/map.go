@@ -15,19 +15,19 @@ import (
 )
 
 // A Map is a topology in a form in which choices are fast. Its CPUs are ordered
-// so that each pool, and each core, is a range of positions. A Map does not
+// so that each domain, and each core, is a range of positions. A Map does not
 // change, so all nodes with the same hardware can share it.
 type Map struct {
-	hash  cpus.Hash
-	cpus  []node.LogicalCPU // by position
-	at    []int32           // position by CPU number; -1: offline
-	words int               // number of words of a mask
-	cores []span
-	pools []pool
-	// firstPool holds the index of the first pool of each level. The last entry
-	// is the number of pools.
-	firstPool [cpus.Levels + 1]int32
-	sizes     []int32 // the numbers of CPUs that cores have, largest first
+	hash    cpus.Hash
+	cpus    []node.LogicalCPU // by position
+	at      []int32           // position by CPU number; -1: offline
+	words   int               // number of words of a mask
+	cores   []span
+	domains []domain
+	// first holds the index of the first domain of each level. The last entry
+	// is the number of domains.
+	first [cpus.Levels + 1]int32
+	sizes []int32 // the numbers of CPUs that cores have, largest first
 	// measures lists the ways to count CPUs: any CPU, one CPU of each core, and
 	// whole cores of each size.
 	measures []measure
@@ -40,15 +40,15 @@ type Map struct {
 // positions.
 type span struct{ lo, hi int32 }
 
-// A pool is a node of the tree of pools (see Level).
-type pool struct {
+// A domain is a node of the tree of domains (see Level).
+type domain struct {
 	lo, hi       int32 // its CPUs, by position
 	core, last   int32 // its cores
-	up           int32 // the pool above it; -1: none
-	child, after int32 // the pools of the next level below it: child to after−1
+	up           int32 // the domain above it; -1: none
+	child, after int32 // the domains of the next level below it: child to after−1
 }
 
-// Compile makes the Map of a topology. A topology without CPUs has one pool,
+// Compile makes the Map of a topology. A topology without CPUs has one domain,
 // which is empty.
 func Compile(t node.Topology) *Map {
 	cpus, socket := treeorder.Sort(t.CPUs)
@@ -60,7 +60,7 @@ func Compile(t node.Topology) *Map {
 		m.at[c.ID] = int32(i)
 	}
 	fillCores(m)
-	m.fillPools(socket)
+	m.fillDomains(socket)
 	fillKinds(m)
 	fillSizes(m)
 	m.hash = hashOf(m, socket)
@@ -95,7 +95,7 @@ func (m *Map) sizeAt(size int32) int {
 	return i
 }
 
-func (m *Map) fillPools(socket map[node.NUMANode]node.SocketID) {
+func (m *Map) fillDomains(socket map[node.NUMANode]node.SocketID) {
 	same := [cpus.Levels]func(a, b node.LogicalCPU) bool{
 		cpus.Machine: func(_, _ node.LogicalCPU) bool { return true },
 		cpus.Socket:  func(a, b node.LogicalCPU) bool { return socket[a.NUMA] == socket[b.NUMA] },
@@ -103,25 +103,25 @@ func (m *Map) fillPools(socket map[node.NUMANode]node.SocketID) {
 		cpus.L3:      treeorder.SameCache,
 	}
 	for l := range cpus.Levels {
-		m.firstPool[l] = int32(len(m.pools))
+		m.first[l] = int32(len(m.domains))
 		for i, c := range m.cpus {
 			if i == 0 || !same[l](m.cpus[i-1], c) {
-				m.pools = append(m.pools, pool{lo: int32(i), hi: int32(i), up: -1})
+				m.domains = append(m.domains, domain{lo: int32(i), hi: int32(i), up: -1})
 			}
-			m.pools[len(m.pools)-1].hi++
+			m.domains[len(m.domains)-1].hi++
 		}
 		if l == cpus.Machine && len(m.cpus) == 0 {
-			m.pools = append(m.pools, pool{up: -1})
+			m.domains = append(m.domains, domain{up: -1})
 		}
 	}
-	m.firstPool[cpus.Levels] = int32(len(m.pools))
+	m.first[cpus.Levels] = int32(len(m.domains))
 	for l := range cpus.Levels {
 		k, up := int32(0), int32(-1)
 		if l > cpus.Machine {
-			up = m.firstPool[l-1]
+			up = m.first[l-1]
 		}
-		for i := m.firstPool[l]; i < m.firstPool[l+1]; i++ {
-			p := &m.pools[i]
+		for i := m.first[l]; i < m.first[l+1]; i++ {
+			p := &m.domains[i]
 			p.core = k
 			for k < int32(len(m.cores)) && m.cores[k].lo < p.hi {
 				k++
@@ -130,11 +130,11 @@ func (m *Map) fillPools(socket map[node.NUMANode]node.SocketID) {
 			if up < 0 {
 				continue
 			}
-			for m.pools[up].hi <= p.lo {
+			for m.domains[up].hi <= p.lo {
 				up++
 			}
 			p.up = up
-			if u := &m.pools[up]; u.after == 0 {
+			if u := &m.domains[up]; u.after == 0 {
 				u.child, u.after = i, i+1
 			} else {
 				u.after = i + 1
@@ -144,7 +144,7 @@ func (m *Map) fillPools(socket map[node.NUMANode]node.SocketID) {
 }
 
 func fillSizes(m *Map) {
-	for _, p := range m.pools[m.firstPool[cpus.NUMA]:m.firstPool[cpus.NUMA+1]] {
+	for _, p := range m.domains[m.first[cpus.NUMA]:m.first[cpus.NUMA+1]] {
 		m.nodeSizes = append(m.nodeSizes, p.hi-p.lo)
 	}
 	slices.SortFunc(m.nodeSizes, func(a, b int32) int { return cmp.Compare(b, a) })
@@ -183,13 +183,13 @@ func hashOf(m *Map, socket map[node.NUMANode]node.SocketID) cpus.Hash {
 			v >>= 8
 		}
 	}
-	k, p := 0, m.firstPool[cpus.L3]
+	k, p := 0, m.first[cpus.L3]
 	sockets := map[node.SocketID]int{}
 	for i, c := range m.cpus {
 		for m.cores[k].hi <= int32(i) {
 			k++
 		}
-		for m.pools[p].hi <= int32(i) {
+		for m.domains[p].hi <= int32(i) {
 			p++
 		}
 		if _, known := sockets[socket[c.NUMA]]; !known {
@@ -216,28 +216,28 @@ func (m *Map) SameTopology(t node.Topology) bool {
 	return len(t.CPUs) == len(m.cpus) && Compile(t).hash == m.hash
 }
 
-// setOf returns all CPUs of a pool.
+// setOf returns all CPUs of a domain.
 func (m *Map) setOf(p int32) unit.CPUSet {
 	var set unit.CPUSet
-	for _, c := range m.cpus[m.pools[p].lo:m.pools[p].hi] {
+	for _, c := range m.cpus[m.domains[p].lo:m.domains[p].hi] {
 		set.Add(c.ID)
 	}
 	return set
 }
 
-// levelOf returns the level of a pool.
+// levelOf returns the level of a domain.
 func (m *Map) levelOf(p int32) cpus.Level {
 	l := cpus.Machine
-	for p >= m.firstPool[l+1] {
+	for p >= m.first[l+1] {
 		l++
 	}
 	return l
 }
 
-// smallestPool returns the smallest pool that contains a set. If several pools
+// smallestDomain returns the smallest domain that contains a set. If several domains
 // have the same CPUs, it returns the one that is highest in the tree. CPUs that
 // are offline do not count.
-func (m *Map) smallestPool(set unit.CPUSet) int32 {
+func (m *Map) smallestDomain(set unit.CPUSet) int32 {
 	lo, hi := int32(-1), int32(0)
 	for c := range set.All() {
 		if i := m.position(c); i >= 0 {
@@ -250,8 +250,8 @@ func (m *Map) smallestPool(set unit.CPUSet) int32 {
 	at := int32(0)
 	for lo >= 0 {
 		next := int32(-1)
-		for i := m.pools[at].child; i < m.pools[at].after; i++ {
-			if m.pools[i].lo <= lo && hi <= m.pools[i].hi {
+		for i := m.domains[at].child; i < m.domains[at].after; i++ {
+			if m.domains[i].lo <= lo && hi <= m.domains[i].hi {
 				next = i
 			}
 		}
@@ -260,7 +260,7 @@ func (m *Map) smallestPool(set unit.CPUSet) int32 {
 		}
 		at = next
 	}
-	for up := m.pools[at].up; up >= 0 && m.pools[up].lo == m.pools[at].lo && m.pools[up].hi == m.pools[at].hi; up = m.pools[at].up {
+	for up := m.domains[at].up; up >= 0 && m.domains[up].lo == m.domains[at].lo && m.domains[up].hi == m.domains[at].hi; up = m.domains[at].up {
 		at = up
 	}
 	return at
@@ -283,9 +283,9 @@ func (m *Map) Cut(set unit.CPUSet, sizes []int) []unit.CPUSet {
 // yields the part of the set that is on this node.
 func (m *Map) Nodes(set unit.CPUSet) iter.Seq2[node.NUMANode, unit.CPUSet] {
 	return func(yield func(node.NUMANode, unit.CPUSet) bool) {
-		for p := m.firstPool[cpus.NUMA]; p < m.firstPool[cpus.NUMA+1]; p++ {
+		for p := m.first[cpus.NUMA]; p < m.first[cpus.NUMA+1]; p++ {
 			cpus := set.Intersect(m.setOf(p))
-			if !cpus.Empty() && !yield(m.cpus[m.pools[p].lo].NUMA, cpus) {
+			if !cpus.Empty() && !yield(m.cpus[m.domains[p].lo].NUMA, cpus) {
 				return
 			}
 		}

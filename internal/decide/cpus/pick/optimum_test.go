@@ -21,7 +21,7 @@ func optimum(m *Map, s Seats, n int, avoid uint64) (rating, bool) {
 	best, found := rating{}, false
 	words := func(l cpus.Level) []uint64 {
 		var all []uint64
-		for _, p := range m.pools[m.firstPool[l]:m.firstPool[l+1]] {
+		for _, p := range m.domains[m.first[l]:m.first[l+1]] {
 			all = append(all, (1<<p.hi-1)&^(1<<p.lo-1))
 		}
 		return all
@@ -54,7 +54,7 @@ func optimum(m *Map, s Seats, n int, avoid uint64) (rating, bool) {
 }
 
 func leavesEnough(m *Map, s Seats, set uint64) bool {
-	for i, p := range m.pools {
+	for i, p := range m.domains {
 		w := uint64(1<<p.hi-1) &^ (1<<p.lo - 1)
 		open := bits.OnesCount64(s.open[0] & w &^ set)
 		if set&w != 0 && (unit.CPUs(open) < s.soft[i] || open < int(s.least[i])) {
@@ -83,7 +83,7 @@ func TestAChoiceIsTheBest(t *testing.T) {
 		off := some(rnd, topo.All())
 		var holds []cpus.Allocation
 		for range rnd.IntN(3) {
-			p := m.pools[rnd.IntN(len(m.pools))]
+			p := m.domains[rnd.IntN(len(m.domains))]
 			var home unit.CPUSet
 			for _, c := range m.cpus[p.lo:p.hi] {
 				home = home.With(c.ID)

@@ -14,11 +14,11 @@ import (
 // none.
 type chooser func(m *Map, s Seats, n int) (Offer, bool)
 
-// chooseWithin chooses CPUs in only one pool.
+// chooseWithin chooses CPUs in only one domain.
 func chooseWithin(m *Map, s Seats, p int32, n int) (Offer, bool) {
 	part := s
 	part.open = m.mask()
-	for i := m.pools[p].lo; i < m.pools[p].hi; i++ {
+	for i := m.domains[p].lo; i < m.domains[p].hi; i++ {
 		if s.open.has(i) {
 			part.open.set(i)
 		}
@@ -37,8 +37,8 @@ var choosers = map[string]chooser{
 	},
 	"least fragmentation": func(m *Map, s Seats, n int) (Offer, bool) {
 		best, least := int32(-1), math.Inf(1)
-		for i := m.firstPool[cpus.L3]; i < m.firstPool[cpus.L3+1]; i++ {
-			free := int(s.open.count(m.pools[i].lo, m.pools[i].hi))
+		for i := m.first[cpus.L3]; i < m.first[cpus.L3+1]; i++ {
+			free := int(s.open.count(m.domains[i].lo, m.domains[i].hi))
 			if free < n {
 				continue
 			}
@@ -46,7 +46,7 @@ var choosers = map[string]chooser{
 			for _, size := range traceSizes {
 				f += float64((free-n)%size-free%size) / float64(len(traceSizes))
 			}
-			if f < least || f == least && free < int(s.open.count(m.pools[best].lo, m.pools[best].hi)) {
+			if f < least || f == least && free < int(s.open.count(m.domains[best].lo, m.domains[best].hi)) {
 				best, least = i, f
 			}
 		}
@@ -58,8 +58,8 @@ var choosers = map[string]chooser{
 	},
 	"fullest NUMA node, no L3": func(m *Map, s Seats, n int) (Offer, bool) {
 		best, least := int32(-1), int32(math.MaxInt32)
-		for i := m.firstPool[cpus.NUMA]; i < m.firstPool[cpus.NUMA+1]; i++ {
-			if free := s.open.count(m.pools[i].lo, m.pools[i].hi); int(free) >= n && free < least {
+		for i := m.first[cpus.NUMA]; i < m.first[cpus.NUMA+1]; i++ {
+			if free := s.open.count(m.domains[i].lo, m.domains[i].hi); int(free) >= n && free < least {
 				best, least = i, free
 			}
 		}
@@ -70,13 +70,13 @@ var choosers = map[string]chooser{
 	},
 }
 
-// takeInOrder takes the whole free cores of a pool in the order of their
+// takeInOrder takes the whole free cores of a domain in the order of their
 // numbers. Then it takes other CPUs.
 func takeInOrder(m *Map, s Seats, p int32, n int) (Offer, bool) {
 	set := m.mask()
 	left := n
 	for pass := range 2 {
-		for _, c := range m.cores[m.pools[p].core:m.pools[p].last] {
+		for _, c := range m.cores[m.domains[p].core:m.domains[p].last] {
 			if size := int(c.hi - c.lo); pass == 0 && (int(s.open.count(c.lo, c.hi)) < size || left < size) {
 				continue
 			}

@@ -36,7 +36,7 @@ func (u *Summary) whyNotShared(c *cpus.Request) cpus.Code {
 	if c.Policy == cpus.Shared {
 		need = max(need, int32(min(c.CPUs, unit.MaxCPUs+1)))
 	}
-	for _, at := range u.seats[u.m.firstPool[c.Within]:u.m.firstPool[c.Within+1]] {
+	for _, at := range u.seats[u.m.first[c.Within]:u.m.first[c.Within+1]] {
 		if at.seats >= need {
 			return requested
 		}

@@ -9,11 +9,11 @@ import (
 )
 
 // A Seats says how the CPUs of a machine are used: which CPUs are open, and how
-// much load shared work puts on the pools. It belongs to a Map. Copies share
+// much load shared work puts on the domains. It belongs to a Map. Copies share
 // memory, so a Seats must not be changed.
 type Seats struct {
 	open mask
-	// soft[p] is the load of work whose home is the pool p or a pool below it.
+	// soft[p] is the load of work whose home is the domain p or a domain below it.
 	// least[p] is the number of CPUs of p that must stay open, whatever this
 	// load is: 1 if there is such work.
 	soft  []unit.MilliCPU
@@ -29,7 +29,7 @@ type Seats struct {
 // work gets the CPUs in off. At least keep CPUs must stay open.
 func (m *Map) Seats(off unit.CPUSet, keep int, holds []cpus.Allocation) Seats {
 	s := Seats{
-		open: m.mask(), soft: make([]unit.MilliCPU, len(m.pools)), least: make([]int32, len(m.pools)),
+		open: m.mask(), soft: make([]unit.MilliCPU, len(m.domains)), least: make([]int32, len(m.domains)),
 		load: make([]unit.MilliCPU, len(m.cpus)),
 	}
 	for i := range m.cpus {
@@ -106,18 +106,18 @@ func (m *Map) share(s *Seats, h *cpus.Allocation) {
 			}
 		}
 	}
-	for p := m.smallestPool(h.Domain); p >= 0; p = m.pools[p].up {
+	for p := m.smallestDomain(h.Domain); p >= 0; p = m.domains[p].up {
 		s.soft[p] += h.CPU
 		s.least[p] = max(s.least[p], 1)
 	}
 }
 
-// slack returns how much more load the pool p can take: the smallest amount
-// that is left in p and in the pools above it. sum is the sum of these amounts.
+// slack returns how much more load the domain p can take: the smallest amount
+// that is left in p and in the domains above it. sum is the sum of these amounts.
 func (m *Map) slack(s *Seats, p int32) (least, sum unit.MilliCPU) {
 	least = unit.MilliCPU(1 << 40)
-	for ; p >= 0; p = m.pools[p].up {
-		left := unit.CPUs(int(s.open.count(m.pools[p].lo, m.pools[p].hi))) - s.soft[p]
+	for ; p >= 0; p = m.domains[p].up {
+		left := unit.CPUs(int(s.open.count(m.domains[p].lo, m.domains[p].hi))) - s.soft[p]
 		least, sum = min(least, left), sum+left
 	}
 	return least, sum
@@ -139,7 +139,7 @@ const (
 )
 
 // count returns the number of open CPUs of an L3 cache that a measure counts.
-func (m *Map) count(open mask, p *pool, by measure) int32 {
+func (m *Map) count(open mask, p *domain, by measure) int32 {
 	if by.kind == anyCPU {
 		return open.count(p.lo, p.hi)
 	}
@@ -156,23 +156,23 @@ func (m *Map) count(open mask, p *pool, by measure) int32 {
 	return n
 }
 
-// room returns, for each pool, how many CPUs one claim may take from it so that shared
-// work keeps what it requests. Since the pools are nested, these numbers are exact: a
-// claim fits if and only if it takes from no pool more than its room.
+// room returns, for each domain, how many CPUs one claim may take from it so that shared
+// work keeps what it requests. Since the domains are nested, these numbers are exact: a
+// claim fits if and only if it takes from no domain more than its room.
 func (m *Map) room(s *Seats, open mask, by measure) []int32 {
-	room := make([]int32, len(m.pools))
-	for i := m.firstPool[cpus.L3]; i < m.firstPool[cpus.L3+1]; i++ {
-		room[i] = m.count(open, &m.pools[i], by)
+	room := make([]int32, len(m.domains))
+	for i := m.first[cpus.L3]; i < m.first[cpus.L3+1]; i++ {
+		room[i] = m.count(open, &m.domains[i], by)
 	}
 	m.limitRoom(s, m.openOf(s), room, by)
 	return room
 }
 
-// openOf returns how many CPUs of each pool are open.
+// openOf returns how many CPUs of each domain are open.
 func (m *Map) openOf(s *Seats) []int32 {
-	open := make([]int32, len(m.pools))
-	for i := len(m.pools) - 1; i >= 0; i-- {
-		p := &m.pools[i]
+	open := make([]int32, len(m.domains))
+	for i := len(m.domains) - 1; i >= 0; i-- {
+		p := &m.domains[i]
 		if p.after == 0 {
 			open[i] = s.open.count(p.lo, p.hi)
 		}
@@ -186,10 +186,10 @@ func (m *Map) openOf(s *Seats) []int32 {
 // rooms joins the results of room for all measures of the map, but reads the
 // cores only once. It counts only CPUs in the given mask.
 func (m *Map) rooms(s *Seats, from mask) []int32 {
-	n := int32(len(m.pools))
+	n := int32(len(m.domains))
 	rooms := make([]int32, int32(len(m.measures))*n)
-	for i := m.firstPool[cpus.L3]; i < m.firstPool[cpus.L3+1]; i++ {
-		p := &m.pools[i]
+	for i := m.first[cpus.L3]; i < m.first[cpus.L3+1]; i++ {
+		p := &m.domains[i]
 		for _, c := range m.cores[p.core:p.last] {
 			k := from.count(c.lo, c.hi)
 			if k == 0 {
@@ -209,10 +209,10 @@ func (m *Map) rooms(s *Seats, from mask) []int32 {
 	return rooms
 }
 
-// limitRoom limits the room of L3 caches, and computes the room of the pools
-// above them. The shared work of each pool keeps its CPUs.
+// limitRoom limits the room of L3 caches, and computes the room of the domains
+// above them. The shared work of each domain keeps its CPUs.
 func (m *Map) limitRoom(s *Seats, open, room []int32, by measure) {
-	for i := len(m.pools) - 1; i >= 0; i-- {
+	for i := len(m.domains) - 1; i >= 0; i-- {
 		n := min(room[i], open[i]-s.least[i])
 		if s.soft[i] > 0 {
 			n = min(n, open[i]-int32(min((s.soft[i]+999)/unit.CPUs(1), unit.MaxCPUs)))
@@ -222,12 +222,12 @@ func (m *Map) limitRoom(s *Seats, open, room []int32, by measure) {
 			n = n / by.size * by.size
 		}
 		room[i] = n
-		if up := m.pools[i].up; up >= 0 {
+		if up := m.domains[i].up; up >= 0 {
 			room[up] += n
 		}
 	}
-	for i := range m.pools {
-		if up := m.pools[i].up; up >= 0 {
+	for i := range m.domains {
+		if up := m.domains[i].up; up >= 0 {
 			room[i] = min(room[i], room[up])
 		}
 	}
@@ -239,7 +239,7 @@ func (m *Map) limitRoom(s *Seats, open, room []int32, by measure) {
 // exclusive policy, as far as possible. moved says whether a seat had to move. If the home
 // has no open CPU, the set is empty.
 func (m *Map) Reseat(s Seats, h cpus.Allocation, n int) (set unit.CPUSet, moved bool) {
-	home := &m.pools[m.smallestPool(h.Domain)]
+	home := &m.domains[m.smallestDomain(h.Domain)]
 	b := m.mask()
 	var at []int32
 	for i := home.lo; i < home.hi; i++ {
@@ -270,12 +270,12 @@ func (m *Map) Reseat(s Seats, h cpus.Allocation, n int) (set unit.CPUSet, moved 
 	return set, h.Policy == cpus.Shared && !set.Contains(h.CPUs) && set.Len() >= h.CPUs.Len()
 }
 
-// LevelOf returns the level of the smallest pool that contains a set. If pools
+// LevelOf returns the level of the smallest domain that contains a set. If domains
 // of several levels have the same CPUs, it is the lowest of these levels, so that
 // a place has one name: an L3 cache is an L3 cache, also if it is the whole node.
 func (m *Map) LevelOf(set unit.CPUSet) cpus.Level {
-	at := m.smallestPool(set)
-	for p := m.pools[at]; p.after == p.child+1; p = m.pools[at] {
+	at := m.smallestDomain(set)
+	for p := m.domains[at]; p.after == p.child+1; p = m.domains[at] {
 		at = p.child
 	}
 	return m.levelOf(at)

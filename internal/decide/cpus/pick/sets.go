@@ -5,10 +5,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Pools returns the CPUs of each pool of a level, in the order of the tree.
-func (m *Map) Pools(l cpus.Level) []unit.CPUSet {
+// Domains returns the CPUs of each domain of a level, in the order of the tree.
+func (m *Map) Domains(l cpus.Level) []unit.CPUSet {
 	var all []unit.CPUSet
-	for p := m.firstPool[l]; p < m.firstPool[l+1]; p++ {
+	for p := m.first[l]; p < m.first[l+1]; p++ {
 		all = append(all, m.setOf(p))
 	}
 	return all

@@ -13,21 +13,21 @@ type Summary struct {
 	m     *Map
 	open  int32
 	spare int32 // open CPUs without those that stay open on every machine
-	// first and more hold, for each measure, the largest room of a single pool
+	// first and more hold, for each measure, the largest room of a single domain
 	// of each level. first holds the first three measures inside the struct, so
 	// that a filter reads them without another access to memory.
 	first [3][cpus.Levels]int32
 	more  [][cpus.Levels]int32
 	few   [][]int32 // by measure and j: the room of the best j NUMA nodes
-	// sorted holds, for each level, the room of all pools in ascending order.
+	// sorted holds, for each level, the room of all domains in ascending order.
 	sorted [cpus.Levels][]int32
-	seats  []seatRoom // by pool
+	seats  []seatRoom // by domain
 	// apart[a] is the summary for a claim with the exclusive policy a. It leaves out
 	// CPUs beside work with the same exclusive policy, and is nil if there are none.
 	apart [cpus.ExclusivePolicies]*Summary
 }
 
-// A seatRoom says how much room one pool has for shared work.
+// A seatRoom says how much room one domain has for shared work.
 type seatRoom struct {
 	slack  unit.MilliCPU
 	seats  int32 // number of CPUs for seats
@@ -59,27 +59,27 @@ func sumOf(m *Map, s *Seats, from mask) Summary {
 	if extra := n - len(u.first); extra > 0 { // hybrid cores
 		u.more = make([][cpus.Levels]int32, extra)
 	}
-	width := int(m.firstPool[cpus.NUMA+1]-m.firstPool[cpus.NUMA]) + 1
+	width := int(m.first[cpus.NUMA+1]-m.first[cpus.NUMA]) + 1
 	few := make([]int32, n*width)
 	for i := range n {
-		room := rooms[i*len(m.pools) : (i+1)*len(m.pools)]
+		room := rooms[i*len(m.domains) : (i+1)*len(m.domains)]
 		for l := range cpus.Levels {
-			u.largestRooms(i)[l] = slices.Max(room[m.firstPool[l]:m.firstPool[l+1]])
+			u.largestRooms(i)[l] = slices.Max(room[m.first[l]:m.first[l+1]])
 		}
 		u.few[i], few = few[:width:width], few[width:]
 		m.bestNodes(room, u.few[i])
 	}
 	for l := range cpus.Levels { // after this, the order of the rooms is not needed
-		u.sorted[l] = rooms[m.firstPool[l]:m.firstPool[l+1]:m.firstPool[l+1]]
+		u.sorted[l] = rooms[m.first[l]:m.first[l+1]:m.first[l+1]]
 		slices.Sort(u.sorted[l])
 	}
-	u.seats = make([]seatRoom, len(m.pools))
-	for i := range m.pools {
-		p := &m.pools[i]
+	u.seats = make([]seatRoom, len(m.domains))
+	for i := range m.domains {
+		p := &m.domains[i]
 		at := &u.seats[i]
 		open := s.open.count(p.lo, p.hi)
 		at.seats = from.count(p.lo, p.hi)
-		if at.seats == open { // pooled work uses all open CPUs of the pool
+		if at.seats == open { // pooled work uses all open CPUs of the domain
 			at.pooled = open
 		}
 		at.slack = unit.CPUs(int(open)) - s.soft[i]
@@ -90,7 +90,7 @@ func sumOf(m *Map, s *Seats, from mask) Summary {
 	return u
 }
 
-// largestRooms returns the largest room of a single pool of each level. by is
+// largestRooms returns the largest room of a single domain of each level. by is
 // the index of the measure.
 func (u *Summary) largestRooms(by int) *[cpus.Levels]int32 {
 	if by < len(u.first) {
@@ -114,8 +114,8 @@ func (u *Summary) Stranded(n int) int {
 func (m *Map) bestNodes(room, best []int32) {
 	var few [8]int32
 	seen := 0 // NUMA nodes of the sockets so far
-	for s := m.firstPool[cpus.Socket]; s < m.firstPool[cpus.Socket+1]; s++ {
-		p := &m.pools[s]
+	for s := m.first[cpus.Socket]; s < m.first[cpus.Socket+1]; s++ {
+		p := &m.domains[s]
 		in := append(few[:0], room[p.child:p.after]...)
 		slices.SortFunc(in, func(a, b int32) int { return int(b - a) })
 		for k := 1; k < len(in); k++ {
@@ -209,10 +209,10 @@ func (u *Summary) fits(c *cpus.Request, n int32, by int) bool {
 }
 
 // roomToShare is Room for seated and pooled work. If c.Exclusive is NotExclusive, it
-// checks only the pools of level c.Within, because no pool below has more room.
+// checks only the domains of level c.Within, because no domain below has more room.
 func (u *Summary) roomToShare(c *cpus.Request) cpus.Code {
 	last := c.Within
-	if c.Exclusive != cpus.NotExclusive { // a pool may contain a smaller one that is away from other work
+	if c.Exclusive != cpus.NotExclusive { // a domain may contain a smaller one that is away from other work
 		last = cpus.L3
 	}
 	for l := c.Within; l <= last; l++ {
@@ -224,8 +224,8 @@ func (u *Summary) roomToShare(c *cpus.Request) cpus.Code {
 }
 
 // Worth rates the placement of a claim that fits, from 0 to 100. The level of
-// the pool that contains all CPUs has the most weight, then the number of whole
-// cores, and then the size of the rest of the pool. Beside work with the same
+// the domain that contains all CPUs has the most weight, then the number of whole
+// cores, and then the size of the rest of the domain. Beside work with the same
 // exclusive policy, the rating is a tenth.
 func (u *Summary) Worth(c *cpus.Request) int64 {
 	if u.m == nil || len(u.seats) == 0 {
@@ -267,7 +267,7 @@ var worths = [cpus.Levels][2]struct{ least, span int64 }{
 	cpus.Machine: {{1, 1}, {3, 2}}, cpus.Socket: {{6, 5}, {12, 8}}, cpus.NUMA: {{21, 8}, {30, 18}}, cpus.L3: {{49, 10}, {60, 40}},
 }
 
-// wholeAt reports whether one pool of the level has n CPUs on whole cores. If n
+// wholeAt reports whether one domain of the level has n CPUs on whole cores. If n
 // is odd, one of the CPUs may be on another core.
 func (u *Summary) wholeAt(n int32, at cpus.Level) bool {
 	for i, size := range u.m.sizes {
@@ -289,10 +289,10 @@ func (u *Summary) worthShared(c *cpus.Request) int64 {
 	}
 }
 
-// hasRoomToShare reports whether a pool of a level has room for shared work.
+// hasRoomToShare reports whether a domain of a level has room for shared work.
 func (u *Summary) hasRoomToShare(c *cpus.Request, l cpus.Level) bool {
 	need := max(int32(min(c.CPUs, unit.MaxCPUs+1)), 1)
-	for _, at := range u.seats[u.m.firstPool[l]:u.m.firstPool[l+1]] {
+	for _, at := range u.seats[u.m.first[l]:u.m.first[l+1]] {
 		n := at.seats - need
 		if c.Policy == cpus.Pool {
 			n = at.pooled - 1

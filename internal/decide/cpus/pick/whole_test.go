@@ -45,7 +45,7 @@ func TestAChoiceKeepsASocketWhole(t *testing.T) {
 	}
 }
 
-// A remainder says what a choice of own CPUs is worth, and which pools it leaves. Of
+// A remainder says what a choice of own CPUs is worth, and which domains it leaves. Of
 // two equally good choices, the one with the larger remainder is better.
 type remainder struct {
 	good []int // the smaller, the better: see finder
@@ -58,7 +58,7 @@ func remainderOf(m *Map, open, set uint64) remainder {
 	var r remainder
 	for l := cpus.Socket; l < cpus.Levels; l++ {
 		var left []int
-		for _, p := range m.pools[m.firstPool[l]:m.firstPool[l+1]] {
+		for _, p := range m.domains[m.first[l]:m.first[l+1]] {
 			w := word(p.lo, p.hi)
 			left = append(left, bits.OnesCount64(open&^set&w))
 			if set&w != 0 {
@@ -103,7 +103,7 @@ func TestNoEqualChoiceLeavesALargerSocket(t *testing.T) {
 			topo.CPUs[i].Kind = 0
 		}
 		m := Compile(topo)
-		sockets := m.firstPool[cpus.NUMA] - m.firstPool[cpus.Socket]
+		sockets := m.first[cpus.NUMA] - m.first[cpus.Socket]
 		s := m.Seats(some(rnd, topo.All()), 0, nil)
 		for n := 1; n <= m.Open(s).Len(); n++ {
 			o, why := m.Fit(s, cpus.Request{Policy: cpus.Exclusive, CPUs: n})

@@ -65,7 +65,7 @@ func (n *Node) shared(r *cpus.Reason, u *pick.Summary, c cpus.Request, name func
 		n.name(r, name)
 		return
 	}
-	for _, set := range n.m.Pools(c.Within) {
+	for _, set := range n.m.Domains(c.Within) {
 		r.Given = max(r.Given, set.Intersect(open).Len())
 	}
 }

@@ -113,7 +113,7 @@ func whyUseless(m pinning.Mode, t node.Topology, all unit.CPUSet, n, limit int) 
 // core. The next core is in another L3 cache, as far away as possible.
 func worst(t node.Topology, all unit.CPUSet, n, limit int) []unit.CPUSet {
 	m := pick.Compile(t)
-	caches := m.Pools(cpus.L3)
+	caches := m.Domains(cpus.L3)
 	cores := make([][]unit.CPUSet, len(caches)) // of each cache
 	for _, core := range pick.Cores(m) {
 		i := slices.IndexFunc(caches, func(c unit.CPUSet) bool { return c.Contains(core) })
@@ -154,7 +154,7 @@ func strain(t node.Topology, sets []unit.CPUSet) (siblings, caches int) {
 			siblings++
 		}
 	}
-	for _, cache := range pick.Compile(t).Pools(cpus.L3) {
+	for _, cache := range pick.Compile(t).Domains(cpus.L3) {
 		for _, s := range sets {
 			if !s.Intersect(cache).Empty() {
 				caches++
