@@ -33,12 +33,13 @@ var folders = []struct{ name, uses string }{
 	{"api", "model"},
 	{"cluster", "model decide listen table runtimes config api"},
 	{"agent", "model decide kernel listen table machine runtimes config api cluster"},
-	{"lab", "model decide kernel table machine config agent"},
+	{"examples", ""},
+	{"lab", "model decide kernel table machine config agent examples"},
 	{"cmdline", "agent"},
 	{"cmd", "model decide kernel cmdline listen table machine runtimes config api cluster agent lab"},
 	{"scheduler", "model decide api cluster lab/stat"},
 	{"deploy", ""},
-	{"test", "model decide kernel machine runtimes config api cluster agent lab scheduler deploy"},
+	{"test", "model decide kernel machine runtimes config api cluster agent examples lab scheduler deploy"},
 }
 
 // purePackages have no effects: no files, no network, no goroutines, no

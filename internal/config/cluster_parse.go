@@ -20,6 +20,21 @@ func ParseConfigMap(data map[string]string) (Cluster, []Fault) {
 	return ParseConfigMapOver(Cluster{}, data)
 }
 
+// ReadConfigMap returns the data of a ConfigMap that stands as a manifest in a file.
+func ReadConfigMap(manifest []byte) (map[string]string, error) {
+	var object struct {
+		Kind string            `yaml:"kind"`
+		Data map[string]string `yaml:"data"`
+	}
+	if err := yaml.Unmarshal(manifest, &object); err != nil {
+		return nil, fmt.Errorf("read a ConfigMap: %w", err)
+	}
+	if object.Kind != "ConfigMap" {
+		return nil, fmt.Errorf("read a ConfigMap: kind %.80q: want ConfigMap", object.Kind)
+	}
+	return object.Data, nil
+}
+
 // ParseConfigMapOver is like ParseConfigMap. But a key with a fault keeps its content from the
 // last Cluster. A missing key has its defaults.
 func ParseConfigMapOver(last Cluster, data map[string]string) (Cluster, []Fault) {

@@ -64,7 +64,8 @@ load, so that no CPU is kept for a client and all CPUs are tested.
 With --kubernetes, nginx and ffmpeg are pods of one node of a cluster that runs
 Tenon, the lab only sends the load and counts from inside the pods; it needs
 kubectl, and of the modes above it knows exclusive, exclusive-aa,
-exclusive-warm, default, default-65, tenon and tenon-65. While it runs, entries
+exclusive-warm, default, default-65, tenon, tenon-65, slo-aware and
+slo-aware-quota. While it runs, entries
 named tenon-lab in Tenon's ConfigMap switch Tenon's strategies on the tested
 node, and nowhere else. Pods and entries are taken away at the end, and what a
 killed run left by the next.`,
@@ -82,9 +83,9 @@ killed run left by the next.`,
 			var err error
 			known := run.Modes
 			if on.On {
-				known = run.PodModes
+				known = run.KnownPodModes
 			}
-			if c.Modes, err = harness.ParseModes(modes, known); err != nil {
+			if c.Modes, err = harness.ParseModes(modes, known, run.PublishedModes...); err != nil {
 				return f.Usage(fmt.Errorf("--modes: %w", err))
 			}
 			if err := labflag.RefuseZero(cmd.Flags(), notZero); err != nil {
@@ -104,7 +105,7 @@ killed run left by the next.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&modes, "modes", "all", "modes to run, separated by commas; all, or seed for exclusive,default,tenon")
+	flags.StringVar(&modes, "modes", "all", "modes to run, separated by commas; all, or published for those of the published experiment")
 	flags.IntVar(&c.Blocks, "blocks", 0, "how often every mode runs (default 12, the fewest for a verdict; with --until-resolved no bound)")
 	flags.DurationVar(&c.Duration, "duration", 10*time.Second, "length of the measured part of a run")
 	flags.DurationVar(&c.MaxTime, "max-time", 0, "start no block that would end later than this")
@@ -113,7 +114,7 @@ killed run left by the next.`,
 	f.workloadFlags(cmd, &c.Workloads)
 	f.settingFlags(cmd, &c.Setting, &outside)
 	on.Add(cmd, &k.Target, "run on a node of a cluster that runs Tenon")
-	labflag.CompleteList(cmd, "modes", append([]string{"all", "seed"}, modeNames(run.Modes)...)...)
+	labflag.CompleteList(cmd, "modes", append([]string{"all", harness.Published}, modeNames(run.Modes)...)...)
 	return cmd
 }
 

@@ -39,7 +39,7 @@ It needs root (for cgroups), nginx and ffmpeg, and two CPUs. At most half an hou
 		Args: f.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
-			if c.Modes, err = harness.ParseModes(modes, run.KernelQOSModes); err != nil {
+			if c.Modes, err = harness.ParseModes(modes, run.KernelQOSModes, run.PublishedKernelModes...); err != nil {
 				return f.Usage(fmt.Errorf("--modes: %w", err))
 			}
 			if err := labflag.RefuseZero(cmd.Flags(), notZero); err != nil {
@@ -48,12 +48,12 @@ It needs root (for cgroups), nginx and ffmpeg, and two CPUs. At most half an hou
 			if err := f.Prepare(&c.Setting, outside); err != nil {
 				return err
 			}
-			c.LoadPercent = float64(load)
+			c.LoadPercent, c.LeaveOut = float64(load), modes == harness.Published
 			return f.Run(cmd, func(ctx context.Context) (harness.Outcome, error) { return run.KernelQOS(ctx, c) })
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&modes, "modes", "all", "modes to run, separated by commas; all: baseline, control, and the mechanisms that the node has")
+	flags.StringVar(&modes, "modes", "all", "modes to run, separated by commas; all: baseline, control, and the mechanisms that the node has; published: the groups of the published experiment")
 	flags.IntVar(&c.Blocks, "blocks", 0, "how often every mode runs (default 12, the fewest for a verdict; with --until-resolved no bound)")
 	flags.DurationVar(&c.Duration, "duration", 5*time.Second, "length of the measured part of a run")
 	flags.DurationVar(&c.MaxTime, "max-time", 0, "start no block that would end later than this (default 25m, with --blocks or --until-resolved no bound)")
@@ -61,6 +61,6 @@ It needs root (for cgroups), nginx and ffmpeg, and two CPUs. At most half an hou
 	flags.Var(&load, "load", "CPU use of nginx alone, in percent of the tested CPUs; sets the offered rate")
 	labflag.Complete(cmd, "load")
 	f.settingFlags(cmd, &c.Setting, &outside)
-	labflag.CompleteList(cmd, "modes", append([]string{"all"}, modeNames(run.KernelQOSModes)...)...)
+	labflag.CompleteList(cmd, "modes", append([]string{"all", harness.Published}, modeNames(run.KernelQOSModes)...)...)
 	return cmd
 }

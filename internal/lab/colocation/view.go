@@ -27,9 +27,20 @@ func (c fullExperiment) study() report.Study {
 		Setup: c.setup(), Method: template.HTML(method), Ending: ending,
 	}
 	if c.experiment.Kubernetes != nil {
-		s.Rows = append(c.rows(), report.Row{Name: "node's CPUs", Text: func(c report.InMode) string { return report.FormatNumber(c.Result.Modes[c.Mode].NodeMetricsCPU, 2) }})
+		s.Rows = append(c.rows(), report.Row{Name: "node's CPUs", Text: func(c report.InMode) string {
+			return nodeUse(c.Result.Modes[c.Mode].NodeMetricsCPU, c.Result.Experiment.Machine.CPUs)
+		}})
 	}
 	return s
+}
+
+// nodeUse prints the CPUs that a node used, and their share of the node.
+func nodeUse(used report.Number, cpus int) string {
+	text := report.FormatNumber(used, 2)
+	if used.Known() && cpus > 0 {
+		text += fmt.Sprintf(" (%.0f %%)", 100*float64(used)/float64(cpus))
+	}
+	return text
 }
 
 // setup says what the batch work was, unless the user brought it.
@@ -67,9 +78,9 @@ func tablesOf(e report.Experiment) []report.Section {
 func (c fullExperiment) legend(r report.Result) string {
 	nodes := ""
 	if c.experiment.Kubernetes != nil {
-		nodes = " Node's CPUs: those in use by the metrics API of the cluster in a window of it that lies in the run; they include CPUs that are not tested."
+		nodes = " Node's CPUs: those in use, and their share of all CPUs of the node, by the metrics API of the cluster in a window of it that lies in the run, or else by the kubelet's counter from which that API has its figures; they include CPUs that are not tested."
 		if !slices.ContainsFunc(slices.Collect(maps.Values(r.Modes)), func(m report.ModeResult) bool { return m.NodeMetricsCPU.Known() }) {
-			nodes += fmt.Sprintf(" None is known: the cluster has no metrics API, or no window of it, which are ten seconds to a minute long, lies in a run of %v.", r.Experiment.Duration)
+			nodes += fmt.Sprintf(" None is known: neither a window of the metrics API nor two readings of the kubelet, which are ten seconds to a minute apart, lie in a run of %v.", r.Experiment.Duration)
 		}
 	}
 	goodput := "for BE frames/s: share of what the CPU left idle by exclusive would give at the solo rate."

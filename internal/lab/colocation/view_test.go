@@ -83,7 +83,7 @@ func TestTableReadsAsTheGoldenFiles(t *testing.T) {
 // TestTableSaysWhyTheNodesCPUsAreUnknown checks that the table gives a reason
 // if the CPU use of the node is unknown, and only then.
 func TestTableSaysWhyTheNodesCPUsAreUnknown(t *testing.T) {
-	for cpus, want := range map[float64]string{0: "lies in a run of 20s", 1.25: "1.25"} {
+	for cpus, want := range map[float64]string{0: "lie in a run of 20s", 1.25: "1.25"} {
 		e := inventExperiment(2, report.Exclusive, report.Default)
 		e.Kubernetes = &KubernetesSetup{Node: "worker-1"}
 		runs := inventedRuns(e, 0.05)

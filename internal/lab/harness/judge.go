@@ -84,7 +84,7 @@ func fillOpen(r *report.Run, c *load.Result) {
 }
 
 func fillWrk(r *report.Run, w *wrk.Result) {
-	r.Latency, r.Requests = w.Latency, w.Requests
+	r.Latency, r.Requests, r.Answered = w.Latency, w.Requests, w.RequestRate
 	r.Errors = errorCounts(map[string]int64{
 		"connect": w.SocketErrors.Connect, "write": w.SocketErrors.Write, "read": w.SocketErrors.Read,
 		"status": w.NonSuccess, "timeout": w.SocketErrors.Timeout,

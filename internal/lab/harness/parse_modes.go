@@ -9,16 +9,19 @@ import (
 	"tenon.sh/tenon/internal/lab/textlayout"
 )
 
+// Published stands for the modes of the published experiment in a list of modes.
+const Published = "published"
+
 // ParseModes parses a comma-separated list of modes. Each mode must be in the
 // list known. For "all" ParseModes returns nil, which stands for the default
-// modes of the experiment. For "seed" it returns the three modes of the
-// published experiments.
-func ParseModes(list string, known []report.Mode) ([]report.Mode, error) {
-	switch list {
-	case "all", "":
+// modes of the experiment. For Published it returns the modes of the published
+// experiment, if there are any.
+func ParseModes(list string, known []report.Mode, published ...report.Mode) ([]report.Mode, error) {
+	switch {
+	case list == "all", list == "":
 		return nil, nil
-	case "seed":
-		list = JoinModes([]report.Mode{report.Exclusive, report.Default, report.Tenon})
+	case list == Published && len(published) > 0:
+		return published, nil
 	}
 	var modes []report.Mode
 	for name := range strings.SplitSeq(list, ",") {

@@ -250,6 +250,9 @@ func (ev Evidence) summary(mode Mode, runs []Run) ModeResult {
 		ClientLag:      median(func(r Run) float64 { return r.ClientLag.P99 }),
 		ClientCPU:      median(func(r Run) float64 { return r.ClientCPU }),
 	}
+	if slices.ContainsFunc(ev.Runs(mode), func(r Run) bool { return r.Answered > 0 }) {
+		m.Answered = median(func(r Run) float64 { return Positive(r.Answered) })
+	}
 	m.Goodput = Number(stat.Ratio(ev.Sample(mode, func(r Run) float64 { return Positive(r.FramesPerS) }), ev.IdleCapacity(Exclusive), ev.Rule).Value)
 	for _, r := range ev.used[mode] {
 		m.Requests += r.Requests

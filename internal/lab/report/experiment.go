@@ -82,8 +82,11 @@ type Run struct {
 	// WithStalls is the latency of all requests, including those that Latency
 	// omits because the client did not run. It is nil in runs of older
 	// versions, which did not store it.
-	WithStalls *load.Latency  `json:"latency_with_stalls,omitempty"`
-	Requests   int64          `json:"requests"`
+	WithStalls *load.Latency `json:"latency_with_stalls,omitempty"`
+	Requests   int64         `json:"requests"`
+	// Answered is the number of requests that a closed loop (wrk) sent and got answered
+	// per second. With an open loop it is 0, because the rate is that offered.
+	Answered   float64        `json:"answered_per_second,omitempty"`
 	Errors     map[string]int `json:"errors,omitempty"`
 	ClientLag  load.Latency   `json:"client_lag"`
 	Spoiled    float64        `json:"spoiled_ratio"`    // share of requests that were left out because the client did not run
@@ -93,7 +96,7 @@ type Run struct {
 	BECPU      float64        `json:"be_cpus_used"`
 	OtherCPU   float64        `json:"other_cpus_used"`
 	// NodeMetricsCPU is the amount of CPU that the whole node used, according to
-	// the metrics API of the cluster. 0 means that this is not known.
+	// the metrics API of the cluster, or to the counter of its kubelet. 0 means that this is not known.
 	NodeMetricsCPU float64       `json:"node_metrics_cpus_used,omitempty"`
 	StealRatio     float64       `json:"steal_ratio"`
 	Frames         float64       `json:"be_frames"`

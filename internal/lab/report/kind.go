@@ -27,7 +27,7 @@ type Kinds map[string]func(dir string) (Findings, error)
 // report.html into dir. It needs only the raw data. If KeepsResult holds for dir,
 // it does not write result.json.
 func (k Kinds) Rebuild(dir string) (Findings, error) {
-	kind, err := kindOf(dir)
+	kind, err := KindOf(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -65,8 +65,8 @@ func Build(dir string, open func(dir string) (Findings, error)) (Findings, error
 	return f, writeFile(filepath.Join(dir, PageFile), f.Page().WriteHTML)
 }
 
-// kindOf returns the kind of the experiment in dir.
-func kindOf(dir string) (string, error) {
+// KindOf returns the kind of the experiment in dir.
+func KindOf(dir string) (string, error) {
 	var e struct {
 		Kind string `json:"kind"`
 	}

@@ -23,7 +23,12 @@ const (
 	Burstable Mode = "burstable"
 	Tenon     Mode = "tenon"
 	Tenon65   Mode = "tenon-65"
-	Solo      Mode = "solo"
+	// SLOAware and SLOAwareQuota are the third mode of the published experiment on
+	// colocation, whose English edition has this name. They differ in how CPU suppress
+	// bounds the batch work.
+	SLOAware      Mode = "slo-aware"
+	SLOAwareQuota Mode = "slo-aware-quota"
+	Solo          Mode = "solo"
 
 	Plain     Mode = "plain"
 	Nice      Mode = "nice"
@@ -60,9 +65,14 @@ type ModeSpec struct {
 	// only threads of the idle class looks idle, and the kernel sends other
 	// threads of the machine to it.
 	LeastWeight bool
-	Paced       bool           // the batch work reads so fast that the CPU use equals that of Tenon65
-	Tenon       bool           // Tenon's policies write the knobs
-	Suppress    bool           // Tenon uses the watermark (CPU suppress)
+	Paced       bool // the batch work reads so fast that the CPU use equals that of a mode with Suppress
+	Tenon       bool // Tenon's policies write the knobs
+	Suppress    bool // Tenon uses the watermark (CPU suppress)
+	// AllFeatures means that Tenon has the ConfigMap of the published experiment
+	// (examples.ThirdMode): besides CPU suppress and CPU QoS, batch resources, and
+	// shares of the L3 cache and of the memory bandwidth where the hardware has them.
+	AllFeatures bool
+	Quota       bool           // CPU suppress bounds the batch work by a quota, although AllFeatures is set
 	Mechanism   node.Mechanism // the pinned isolation mechanism; empty: Tenon selects one
 	NoSlices    bool           // Tenon sets no long slices
 	Cluster     bool           // the mode can run on a node of a cluster
@@ -94,9 +104,13 @@ var modeTable = slices.Concat([]ModeSpec{
 	{Mode: ExclusiveAwake, Spinner: true, LeastWeight: true, Head: "baseline, awake and busy", Line: "dots",
 		Help: "as exclusive-warm, but the spinner has the least weight, as BestEffort pods have: its CPUs look busy, so the kernel sends no other threads there"},
 	{Mode: Default65, Batch: true, Paced: true, Cluster: true, Line: "dash",
-		Help: "as default, with the batch work paced to the CPU use of tenon-65"},
+		Help: "as default, with the batch work paced to the CPU use of the mode with CPU suppress"},
 	{Mode: Tenon65, Batch: true, Tenon: true, Suppress: true, Cluster: true, Line: "dash",
 		Help: "as tenon, and CPU suppress at 65 %"},
+	{Mode: SLOAware, Batch: true, Tenon: true, Suppress: true, AllFeatures: true, Cluster: true,
+		Help: "all features of the published third mode, by its ConfigMap: CPU suppress at 65 % by CPU sets, CPU QoS, batch resources, and shares of L3 cache and memory bandwidth where the hardware has them"},
+	{Mode: SLOAwareQuota, Batch: true, Tenon: true, Suppress: true, AllFeatures: true, Quota: true, Cluster: true, Line: "dash",
+		Help: "as slo-aware, with CPU suppress by a quota"},
 	{Mode: Default, Batch: true, Cluster: true, Head: "control",
 		Help: "both as Kubernetes runs them (Burstable, BestEffort)"},
 	{Mode: Burstable, Batch: true, Burstable: true, Head: "BE with requests",

@@ -57,8 +57,10 @@ type ModeResult struct {
 	Void int `json:"void_runs"` // number of runs that are not used
 	// Failed is the number of those void runs that are void only because the
 	// service failed beside the batch work (Evidence.Failures).
-	Failed   int            `json:"failed_runs,omitempty"`
-	Requests int64          `json:"requests"`
+	Failed   int   `json:"failed_runs,omitempty"`
+	Requests int64 `json:"requests"`
+	// Answered is null with an open loop, whose rate is the offered one.
+	Answered Number         `json:"answered_per_second,omitzero"`
 	Errors   map[string]int `json:"errors,omitempty"`
 
 	P50  Number `json:"p50_us"`
@@ -80,7 +82,7 @@ type ModeResult struct {
 	BECPU      Number `json:"be_cpus_used"`
 	OtherCPU   Number `json:"other_cpus_used"`
 	// NodeMetricsCPU is the amount of CPU that the whole node used, according to
-	// the metrics API of the cluster.
+	// the metrics API of the cluster, or to the counter of its kubelet.
 	NodeMetricsCPU Number `json:"node_metrics_cpus_used"`
 	FramesPerS     Number `json:"be_frames_per_second"`
 	FramesPerCPU   Number `json:"be_frames_per_cpu_second"`

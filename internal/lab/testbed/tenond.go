@@ -30,10 +30,13 @@ type TenondConfig struct {
 	CPUs      unit.CPUSet // CPUs that tenond manages; empty: all
 	Rules     []TenondRule
 	Suppress  bool
-	Threshold int            // threshold of Suppress in percent
-	Isolate   bool           // cpuQOS
-	Mechanism node.Mechanism // the pinned isolation mechanism; empty: the strongest one
-	NoSlices  bool           // Tenon sets no long slices; only with an empty Mechanism
+	Threshold int // threshold of Suppress in percent
+	// SuppressPolicy is the policy of Suppress; empty: a quota.
+	SuppressPolicy string
+	Cache          bool           // resctrlQOS
+	Isolate        bool           // cpuQOS
+	Mechanism      node.Mechanism // the pinned isolation mechanism; empty: the strongest one
+	NoSlices       bool           // Tenon sets no long slices; only with an empty Mechanism
 	// NoDelays and NoPressure switch off events of the kernel.
 	NoDelays, NoPressure bool
 	// Memory is the memoryQOS of the classes.
@@ -46,7 +49,8 @@ type TenondRule struct {
 	Name           string
 	Class          node.Class
 	Cgroup         node.CgroupPath
-	Request, Limit unit.Bytes    // of memory
+	Request, Limit unit.Bytes // of memory
+	BatchCPU       unit.MilliCPU
 	Objective      time.Duration // objective for the run-queue delay
 }
 
@@ -61,20 +65,23 @@ period: {{.Period}}
   cgroups: ["{{.Cgroup}}"]
 {{if .Request}}  requests: {memory: "{{.Request}}"}
 {{end}}{{if .Limit}}  limits: {memory: "{{.Limit}}"}
+{{end}}{{if .BatchCPU}}  limits: {cpu: "{{printf "%d" .BatchCPU}}m"}
 {{end}}{{if .Objective}}  objective: {runQueueDelay: {{.Objective}}}
 {{end}}{{end}}resource-threshold-config:
   enable: {{.Suppress}}
 {{if .Suppress}}  cpuSuppressThresholdPercent: {{.Threshold}}
-  cpuSuppressPolicy: cfsQuota
+  cpuSuppressPolicy: {{or .SuppressPolicy "cfsQuota"}}
 {{end}}resource-qos-config:
 {{with .Mechanism}}  policies: {cpuIsolation: "{{.}}"}
 {{else}}  policies: {cpuIsolationTrials: false{{if .NoSlices}}, cpuIsolationLongSlices: false{{end}}}
 {{end}}  lsClass:
     cpuQOS: {enable: {{.Isolate}}}
-{{with .Of "LS"}}    memoryQOS: {enable: true, minLimitPercent: {{printf "%d" .MinPercent}}, lowLimitPercent: {{printf "%d" .LowPercent}}}
+{{if .Cache}}    resctrlQOS: {enable: true}
+{{end}}{{with .Of "LS"}}    memoryQOS: {enable: true, minLimitPercent: {{printf "%d" .MinPercent}}, lowLimitPercent: {{printf "%d" .LowPercent}}}
 {{end}}  beClass:
     cpuQOS: {enable: {{.Isolate}}}
-{{with .Of "BE"}}    memoryQOS: {enable: true, throttlingPercent: {{printf "%d" .ThrottlingPercent}}}
+{{if .Cache}}    resctrlQOS: {enable: true}
+{{end}}{{with .Of "BE"}}    memoryQOS: {enable: true, throttlingPercent: {{printf "%d" .ThrottlingPercent}}}
 {{end}}`))
 
 // Of returns the memory strategy of a class, or nil if there is none.

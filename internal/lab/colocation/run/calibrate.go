@@ -26,7 +26,7 @@ func (b *bench) calibrate(ctx context.Context, s site) (lines []string, err erro
 	if err != nil {
 		return nil, err
 	}
-	b.pacer = pacer{Tested: b.Place.Tested.Len(), Processes: b.processes, LSCPUs: ls}
+	b.pacer = pacer{Tested: b.Place.Tested.Len(), Processes: b.processes, LSCPUs: ls, Follows: followed(b.Modes)}
 	var frames, cpus float64
 	// Pods of a batch work that no mode has would need its image for nothing.
 	if b.Pods == nil || slices.ContainsFunc(b.Modes, func(m report.Mode) bool { return m.Spec().Batch }) {

@@ -22,6 +22,7 @@ import (
 type Config struct {
 	testbed.Setting
 	Modes    []report.Mode // default: AllModes; in kernel-qos: baseline, control and the isolation mechanisms of the node
+	LeaveOut bool          // leaves out those Modes whose mechanism the node does not have
 	Duration time.Duration // of the measured part of a run (default: 10 s, and in kernel-qos 5 s)
 	// UntilResolved adds blocks until all claims have final verdicts. The
 	// experiment ends at the latest when MaxTime has passed.

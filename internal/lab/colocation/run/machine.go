@@ -20,11 +20,11 @@ import (
 // been found and the film has been rendered. Close restores the machine.
 type machine struct {
 	bench
-	ffmpegPath, wrkPath string
-	ffmpegVersion       work.Version
-	input               string
-	service             work.Service // zero: the service is self
-	kept                *keptService // nil: the service starts again for each run, or has not started yet
+	ffmpegPath    string
+	ffmpegVersion work.Version
+	input         string
+	service       work.Service // zero: the service is self
+	kept          *keptService // nil: the service starts again for each run, or has not started yet
 }
 
 // enterMachine prepares an experiment. It chooses the modes, finds the programs and
@@ -39,7 +39,7 @@ func enterMachine(ctx context.Context, c Config) (_ site, err error) {
 			err = errors.Join(err, b.Close())
 		}
 	}()
-	if b.Modes, b.skipped, err = modesHere(c.Modes, b.Supports); err != nil {
+	if b.Modes, b.skipped, err = modesHere(c.Modes, c.LeaveOut, b.Supports); err != nil {
 		return nil, err
 	}
 	if slices.ContainsFunc(b.Modes, isSession) {
@@ -62,10 +62,8 @@ func enterMachine(ctx context.Context, c Config) (_ site, err error) {
 // find finds the programs and asks for their versions.
 func (b *machine) find(ctx context.Context) error {
 	var err error
-	if b.Client == harness.ClientWrk {
-		if b.wrkPath, err = work.WrkProgram.Find(); err != nil {
-			return err
-		}
+	if err := b.findWrk(); err != nil {
+		return err
 	}
 	if err := b.findWorkloads(ctx); err != nil || !slices.Contains(b.Workloads.Batch, "ffmpeg") {
 		return err
@@ -143,7 +141,7 @@ func (b *machine) tenondRecord() map[report.Mode]string {
 func (b *machine) ownCaveats() []string {
 	list := b.Site.Caveats()
 	if b.Client == harness.ClientWrk {
-		list = append(list, "wrk is a closed-loop client: a stall hides the requests that it delays, so its percentiles are too low")
+		list = append(list, closedLoop)
 	}
 	if b.Workloads.Keep {
 		list = append(list, "the service is kept between the runs: each run begins in the state in which the run before it left the service")

@@ -21,8 +21,18 @@ var AllModes = []report.Mode{
 }
 
 // NamedModes lists modes that run only if the user names them: another
-// baseline, and a mode that shows the effect of long slices.
-var NamedModes = []report.Mode{report.ExclusiveAwake, report.TenonNoSlices}
+// baseline, a mode that shows the effect of long slices, and the published third mode.
+var NamedModes = []report.Mode{report.ExclusiveAwake, report.TenonNoSlices, report.SLOAware, report.SLOAwareQuota}
+
+// PublishedModes lists the modes of the published experiment: the baseline, twice, the
+// control at the CPU use of the third mode, and the third mode with both ways of CPU
+// suppress.
+var PublishedModes = []report.Mode{report.Exclusive, report.ExclusiveAA, report.Default65, report.SLOAware, report.SLOAwareQuota}
+
+// PublishedKernelModes lists the groups of the published experiment on CPU priorities in
+// the kernel: the baseline, twice, the control, and each mechanism that gives priorities.
+// A mechanism that the node does not support is left out.
+var PublishedKernelModes = slices.Concat([]report.Mode{report.Exclusive, report.ExclusiveAA, report.Burstable}, report.MechanismModes)
 
 // Modes lists every mode of the colocation experiment: the default
 // modes, NamedModes, the modes without cgroups, and the modes in which Tenon
@@ -49,17 +59,23 @@ func (c Config) kernelQOSDefaults() Config {
 // modesHere returns the modes to run, and the skipped modes with the reasons.
 // If no mode is requested, the modes to run are those of the kernel-qos
 // experiment that the node supports. If the node does not support a requested
-// mode, modesHere returns an error.
-func modesHere(asked []report.Mode, carries func(node.Mechanism) node.Answer) (modes []report.Mode, skipped []colocation.Skipped, err error) {
+// mode, modesHere returns an error, or skips it if leaveOut is set.
+func modesHere(asked []report.Mode, leaveOut bool, carries func(node.Mechanism) node.Answer) (modes []report.Mode, skipped []colocation.Skipped, err error) {
 	for _, m := range asked {
 		if mechanism := m.Spec().Mechanism; mechanism != "" {
-			if a := carries(mechanism); a.Verdict != node.Yes {
+			switch a := carries(mechanism); {
+			case a.Verdict == node.Yes:
+			case leaveOut:
+				skipped = append(skipped, colocation.Skipped{Mode: m, Why: a.Why})
+				continue
+			default:
 				return nil, nil, fmt.Errorf("mode %s: this node does not support the isolation mechanism %s: %s", m, mechanism, a.Why)
 			}
 		}
+		modes = append(modes, m)
 	}
 	if len(asked) > 0 {
-		return asked, nil, nil
+		return modes, skipped, nil
 	}
 	modes = slices.Clone(controls)
 	for _, m := range report.MechanismModes {

@@ -45,7 +45,7 @@ func TestKernelQOSRunsTheMechanismsThatTheNodeHas(t *testing.T) {
 			[]report.Mode{report.TenonWeight, report.TenonVendor}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			modes, skipped, err := modesHere(nil, tt.carries)
+			modes, skipped, err := modesHere(nil, false, tt.carries)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -68,15 +68,15 @@ func TestKernelQOSRunsTheMechanismsThatTheNodeHas(t *testing.T) {
 
 func TestANamedMechanismThatTheNodeLacksIsAnError(t *testing.T) {
 	asked := []report.Mode{report.Exclusive, report.TenonSCX}
-	_, _, err := modesHere(asked, supporting(node.MechanismIdle))
+	_, _, err := modesHere(asked, false, supporting(node.MechanismIdle))
 	if err == nil || err.Error() != "mode tenon-scx: this node does not support the isolation mechanism sched_ext: no sched_ext here" {
 		t.Errorf("error %v", err)
 	}
-	modes, skipped, err := modesHere(asked, supporting(node.MechanismSchedExt))
+	modes, skipped, err := modesHere(asked, false, supporting(node.MechanismSchedExt))
 	if err != nil || len(skipped) > 0 || !slices.Equal(modes, asked) {
 		t.Errorf("%v, %v, %v", modes, skipped, err)
 	}
-	if _, _, err := modesHere(AllModes, supporting()); err != nil {
+	if _, _, err := modesHere(AllModes, false, supporting()); err != nil {
 		t.Errorf("modes that pin no mechanism: %v", err)
 	}
 }

@@ -20,6 +20,10 @@ func (b *machine) govern(ctx context.Context, p testbed.Pods, t report.ModeSpec)
 	if b.Agent != "" {
 		return b.Tenond(ctx, colocationTenond(p, t))
 	}
+	if t.AllFeatures {
+		limit := batchLimit(t, p.Tested.Len())
+		return b.Site.RunAgent(ctx, bounded(p.Workloads(), limit), allFeatures(p, t), t.Suppress)
+	}
 	qos := testbed.Pinned(t.Mechanism)
 	qos.SlicesUnmanaged = t.NoSlices
 	return b.Site.RunAgent(ctx, p.Workloads(), policy.Config{
@@ -31,8 +35,14 @@ func (b *machine) govern(ctx context.Context, p testbed.Pods, t report.ModeSpec)
 // colocationTenond returns the configuration of tenond in a mode of the
 // colocation experiment.
 func colocationTenond(p testbed.Pods, t report.ModeSpec) testbed.TenondConfig {
+	var set string
+	if t.AllFeatures {
+		_, n := thirdMode()
+		set = string(suppressPolicy(t, n.Policy))
+	}
 	return testbed.TenondConfig{
+		SuppressPolicy: set, Cache: t.AllFeatures,
 		CPUs: p.Tested, Suppress: t.Suppress, Threshold: Watermark, Isolate: true, Mechanism: t.Mechanism, NoSlices: t.NoSlices, Period: testbed.GovernPeriod,
-		Rules: []testbed.TenondRule{{Name: p.ServiceName(), Class: node.LS, Cgroup: p.NGINXPod()}, {Name: p.JobName(), Class: node.BE, Cgroup: p.JobPod()}},
+		Rules: []testbed.TenondRule{{Name: p.ServiceName(), Class: node.LS, Cgroup: p.NGINXPod()}, {Name: p.JobName(), Class: node.BE, Cgroup: p.JobPod(), BatchCPU: batchLimit(t, p.Tested.Len())}},
 	}
 }

@@ -3,6 +3,7 @@ package run
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"tenon.sh/tenon/internal/lab/report"
 )
@@ -24,6 +25,8 @@ type pacer struct {
 	Processes int     // number of processes of the batch work
 	PerMedia  float64 // CPU seconds per second of media, over all processes
 	LSCPUs    float64 // CPUs that the service and other threads use, from calibration
+
+	Follows report.Mode // the watermark mode to which paced runs are equal
 
 	targets []float64 // measured CPU use of the watermark mode, in percent
 	rate    float64   // last read rate; 0 before the first one
@@ -79,13 +82,27 @@ func (p *pacer) Judge(r *report.Run, t report.ModeSpec) {
 	if t.Paced {
 		if !p.Equal(r.CPUPercent) {
 			r.Discard(report.NotItsMode, fmt.Sprintf("not at equal utilisation: %.1f %% of the tested CPUs, %s uses %.1f %%",
-				r.CPUPercent, report.Tenon65, p.Target()))
+				r.CPUPercent, p.Follows, p.Target()))
 		}
 		p.ObservePaced(r.CPUPercent, r.BECPU)
 	}
-	if t.Suppress && len(r.Void) == 0 {
+	if t.Mode == p.Follows && len(r.Void) == 0 {
 		p.ObserveTarget(r.CPUPercent)
 	}
+}
+
+// watermarks lists the modes with CPU suppress. The first one that runs sets the CPU use of
+// paced runs.
+var watermarks = []report.Mode{report.SLOAware, report.SLOAwareQuota, report.Tenon65}
+
+// followed returns the mode to which paced runs are equal.
+func followed(modes []report.Mode) report.Mode {
+	for _, m := range watermarks {
+		if slices.Contains(modes, m) {
+			return m
+		}
+	}
+	return report.Tenon65
 }
 
 // batch computes the size of the batch work for n tested CPUs. The published

@@ -33,8 +33,16 @@ type Pods struct {
 // has the same port.
 const clusterPort = 8000
 
-// PodModes lists every mode of the colocation experiment on a cluster.
-var PodModes = slices.DeleteFunc(slices.Clone(AllModes), func(m report.Mode) bool { return !m.Spec().Cluster })
+// PodModes lists the default modes of the colocation experiment on a cluster, and
+// KnownPodModes every mode.
+var (
+	PodModes      = onClusters(AllModes)
+	KnownPodModes = onClusters(slices.Concat(AllModes, NamedModes))
+)
+
+func onClusters(modes []report.Mode) []report.Mode {
+	return slices.DeleteFunc(slices.Clone(modes), func(m report.Mode) bool { return !m.Spec().Cluster })
+}
 
 // filmOfImage is the film in the image of ffmpeg.
 const filmOfImage = "/apps/ffmpeg/input/HD2-h264.ts"
@@ -42,9 +50,6 @@ const filmOfImage = "/apps/ffmpeg/input/HD2-h264.ts"
 // onCluster sets the defaults that differ on a cluster, and calls fault for each
 // fault that is one there.
 func (c Config) onCluster(fault func(format string, args ...any)) Config {
-	if c.Client == harness.ClientWrk {
-		fault("--client %s: on a cluster only the lab's own client can be used, because it measures from the time at which a request is due", harness.ClientWrk)
-	}
 	if !c.CPUs.Empty() {
 		fault("--cpus %v: on a cluster the kubelet decides which CPUs pods may use: see reservedSystemCPUs and strict-cpu-reservation of its configuration", c.CPUs)
 	}
@@ -89,6 +94,9 @@ func enterPods(ctx context.Context, c Config) (_ site, err error) {
 		}
 	}()
 	if err := b.findNode(ctx); err != nil {
+		return nil, err
+	}
+	if err := b.findWrk(); err != nil {
 		return nil, err
 	}
 	return b, b.settleIn(ctx)
@@ -173,17 +181,22 @@ func (b *pods) prepare(ctx context.Context) error {
 	if err != nil || !slices.ContainsFunc(b.Modes, func(m report.Mode) bool { return m.Spec().Isolates() }) {
 		return err
 	}
-	return b.awaitBatch(ctx)
+	return b.chooseBatch(ctx)
 }
 
 func (b *pods) describe(e *colocation.Experiment) {
 	e.Input, e.Machine = b.Input, b.node.Machine(b.FS)
-	e.Machine.Mechanisms = []string{b.isolation, fmt.Sprintf("CPU suppress at %d %% (%s)", Watermark, report.Tenon65)}
+	e.Machine.Mechanisms = []string{b.isolation, fmt.Sprintf("CPU suppress at %d %% (%s)", Watermark, followed(b.Modes))}
 	e.Kubernetes = &colocation.KubernetesSetup{Node: b.node.Name, Images: map[string]string{"nginx": b.Pods.NGINX, "ffmpeg": b.Pods.FFmpeg}}
 	if b.node.Here {
 		b.caveats = append(b.caveats, "the client runs on the tested machine, on CPUs that the node's pods may not use: no network card, no network")
 	}
+	if b.Client == harness.ClientWrk {
+		b.caveats = append(b.caveats, closedLoop)
+	}
+	if b.amounts() == nil {
+		b.caveats = append(b.caveats, "batch-cpu was offered without regard to use (cpuReclaimThresholdPercent 1000): means of isolation are compared, not amounts")
+	}
 	b.caveats = append(b.caveats,
-		"batch-cpu was offered without regard to use (cpuReclaimThresholdPercent 1000): means of isolation are compared, not amounts",
 		fmt.Sprintf("counters are read from inside the pods every %v, which takes a CPU of the service a millisecond or two each time, alike in all modes", askPeriod(b.Duration)))
 }

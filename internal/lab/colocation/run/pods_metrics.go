@@ -1,9 +1,11 @@
 package run
 
 import (
+	"bytes"
 	"context"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"tenon.sh/tenon/internal/lab/testbed"
@@ -68,4 +70,72 @@ func cpusOf(text string) float64 {
 		return 0
 	}
 	return cpus * map[string]float64{"": 1, "m": 1e-3, "u": 1e-6, "n": 1e-9}[text[len(number):]]
+}
+
+// A nodeCounter has the readings of the counter from which the metrics server computes
+// the CPU use of a node: node_cpu_usage_seconds_total in /metrics/resource of the
+// kubelet. The kubelet reads it every 10 to 15 seconds, and says when.
+type nodeCounter struct {
+	mu       sync.Mutex
+	readings []nodeReading
+}
+
+type nodeReading struct {
+	at      time.Time
+	seconds float64 // of CPU time, of all CPUs
+}
+
+// counterPeriod is the time between two questions to the kubelet.
+const counterPeriod = 4 * time.Second
+
+// watch reads the counter until ctx ends. A user who may not ask the kubelet gets no
+// reading.
+func (n *nodeCounter) watch(ctx context.Context, b *pods) {
+	for testbed.Pause(ctx, counterPeriod) == nil {
+		out, err := b.space.Do(ctx, "", "get", "--raw", "/api/v1/nodes/"+b.node.Name+"/proxy/metrics/resource")
+		if err != nil {
+			return
+		}
+		if r, ok := nodeReadingOf(out); ok {
+			n.mu.Lock()
+			n.readings = append(n.readings, r)
+			n.mu.Unlock()
+		}
+	}
+}
+
+// nodeReadingOf finds the counter in the text of /metrics/resource. The third word of
+// its line is the time in milliseconds.
+func nodeReadingOf(text []byte) (r nodeReading, ok bool) {
+	for line := range bytes.Lines(text) {
+		f := strings.Fields(string(line))
+		if len(f) != 3 || f[0] != "node_cpu_usage_seconds_total" {
+			continue
+		}
+		seconds, err1 := strconv.ParseFloat(f[1], 64)
+		at, err2 := strconv.ParseInt(f[2], 10, 64)
+		return nodeReading{time.UnixMilli(at), seconds}, err1 == nil && err2 == nil
+	}
+	return r, false
+}
+
+// between returns how many CPUs the node used between the first and the last reading of
+// its kubelet in a run, or 0 if these are less than half of the run apart.
+func (n *nodeCounter) between(from, to time.Time) float64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var in []nodeReading
+	for _, r := range n.readings {
+		if !r.at.Before(from) && !r.at.After(to) {
+			in = append(in, r)
+		}
+	}
+	if len(in) < 2 {
+		return 0
+	}
+	first, last := in[0], in[len(in)-1]
+	if last.at.Sub(first.at) < to.Sub(from)/2 {
+		return 0
+	}
+	return (last.seconds - first.seconds) / last.at.Sub(first.at).Seconds()
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"tenon.sh/tenon/internal/lab/colocation"
@@ -31,6 +33,7 @@ const (
 type podSetUp struct {
 	b       *pods
 	sampler *podSampler
+	node    nodeCounter
 }
 
 // setUp configures Tenon for the mode and starts the pods. It returns when
@@ -47,7 +50,7 @@ func (b *pods) setUp(ctx context.Context, t report.ModeSpec, rate float64) (_ st
 			return nil, err
 		}
 	}
-	if err := b.apply(ctx, strategyOf(t)); err != nil {
+	if err := b.apply(ctx, strategyOf(t, b.amounts())); err != nil {
 		return nil, err
 	}
 	if err := b.start(ctx, nginxPod, b.nginxManifest(max(b.Place.Tested.Len(), 1))); err != nil {
@@ -206,13 +209,23 @@ func (st *podSetUp) progress(m harness.Measurement) []progress {
 }
 
 func (st *podSetUp) send(ctx context.Context, order load.Config) (harness.Measurement, error) {
+	watched, stop := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() { st.node.watch(watched, st.b) })
+	defer watching.Wait()
+	defer stop()
+	if st.b.Client == harness.ClientWrk {
+		return st.b.loadWrk(ctx, order)
+	}
 	return harness.LoadOpen(ctx, st.b.Site, order)
 }
 
-// check reads the use of the node from the metrics API, and asks tenond for the
+// check reads the use of the node from the metrics API or from its kubelet, and asks tenond for the
 // settings in force.
 func (st *podSetUp) check(ctx context.Context, t report.ModeSpec, m harness.Measurement, r *colocation.Run) error {
-	r.NodeMetricsCPU = st.b.nodeMetrics(ctx, m.From, m.To, metricsPatience)
+	if r.NodeMetricsCPU = st.b.nodeMetrics(ctx, m.From, m.To, metricsPatience); r.NodeMetricsCPU == 0 {
+		r.NodeMetricsCPU = st.node.between(m.From, m.To)
+	}
 	if why := st.b.agrees(ctx, t); why != "" {
 		r.Discard(report.NotItsMode, why)
 	}
@@ -244,9 +257,59 @@ func (b *pods) agrees(ctx context.Context, t report.ModeSpec) (why string) {
 	}
 }
 
+// amounts returns how much batch-cpu the node offers in all modes: the default if a mode
+// has all features of the published experiment, and otherwise nil, as much as the
+// batch work may want. Amounts grow slowly, so they are the same in all modes.
+func (b *pods) amounts() object {
+	if slices.ContainsFunc(b.Modes, func(m report.Mode) bool { return m.Spec().AllFeatures }) {
+		return defaultAmounts()
+	}
+	return nil
+}
+
+// leastBatch is the smallest amount of batch-cpu with which ffmpeg is worth measuring.
+const leastBatch = unit.MilliCPU(100)
+
+// chooseBatch chooses what the batch pod requests in all modes with Tenon. With the
+// default amounts this is the share of the published pod, or less if the node offers
+// less: these amounts follow from the use of the node.
+func (b *pods) chooseBatch(ctx context.Context) error {
+	b.batch = unit.CPUs(b.Place.Tested.Len())
+	if b.amounts() == nil {
+		return b.awaitBatch(ctx)
+	}
+	_, third := thirdMode()
+	share := batchLimit(report.SLOAware.Spec(), b.Place.Tested.Len())
+	most := unit.CPUs(b.node.CPUs).Percent(third.Policy.Overcommit.CPU.ThresholdPercent)
+	b.Status.Now("waiting until node %s offers the default amount of batch-cpu", b.node.Name)
+	for begun := time.Now(); ; {
+		n, err := nodes.Named(ctx, b.space.Client, b.node.Name)
+		if err != nil {
+			return err
+		}
+		has, waited := n.Offers.BatchCPU, time.Since(begun)
+		switch settled := has <= most; {
+		case settled && has >= share:
+			b.batch = share
+			return b.awaitBatch(ctx)
+		case settled && waited > offerPatience/5 && has*3/4 >= leastBatch:
+			b.batch = has * 3 / 4 / 10 * 10 // the offer goes up and down with the use of the node
+			b.caveats = append(b.caveats, fmt.Sprintf("node %s offers %d milli-CPUs of batch-cpu by the default amounts, so ffmpeg requests %d; in the proportion of the published pod it would be %d",
+				n.Name, has, b.batch, share))
+			return b.awaitBatch(ctx)
+		case waited > offerPatience:
+			return fmt.Errorf("node %s offers %d of %s by the default amounts after %v, the experiment needs %d at least: kubectl tenon explain node %s says why",
+				n.Name, has, nodes.BatchCPU, offerPatience, leastBatch*4/3, n.Name)
+		}
+		if err := testbed.Pause(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+}
+
 // awaitBatch waits until the node offers enough batch resources for ffmpeg.
 func (b *pods) awaitBatch(ctx context.Context) error {
-	want := unit.CPUs(b.Place.Tested.Len())
+	want := b.batch
 	said := unit.MilliCPU(-1)
 	for deadline := time.Now().Add(offerPatience); ; {
 		n, err := nodes.Named(ctx, b.space.Client, b.node.Name)
@@ -255,7 +318,6 @@ func (b *pods) awaitBatch(ctx context.Context) error {
 		}
 		has := n.Offers
 		if has.BatchCPU >= want && has.BatchMemory >= b.batchMemory() {
-			b.batch = want
 			return nil
 		}
 		if time.Now().After(deadline) {

@@ -34,8 +34,9 @@ func entriesOf(key string) string {
 
 // strategyOf returns the configuration of Tenon in a mode. In a mode without
 // Tenon, all strategies are disabled. All other settings are the same in each
-// mode.
-func strategyOf(t report.ModeSpec) strategy {
+// mode. amounts says how much batch-cpu the node offers; nil: as much as the batch work
+// may want.
+func strategyOf(t report.ModeSpec, amounts object) strategy {
 	off := object{"enable": false}
 	classes := func(qos object) object {
 		entry := object{}
@@ -51,6 +52,14 @@ func strategyOf(t report.ModeSpec) strategy {
 		"resource-threshold-config": off,
 		"resource-qos-config":       classes(object{"cpuQOS": off, "memoryQOS": off, "resctrlQOS": off, "blkioQOS": off}),
 		"cpu-burst-config":          {"policy": "none"},
+	}
+	if amounts != nil {
+		s["colocation-config"] = amounts
+	}
+	if t.AllFeatures {
+		s.layAllFeatures(t)
+		s["colocation-config"] = defaultAmounts()
+		return s
 	}
 	if t.Isolates() {
 		s["resource-qos-config"] = classes(object{"cpuQOS": object{"enable": true}})
@@ -114,7 +123,7 @@ func (b *pods) apply(ctx context.Context, s strategy) error {
 		return fmt.Errorf("read Tenon's configuration (--config-map): %w", err)
 	}
 	changed := map[string]any{}
-	for key := range strategyOf(report.ModeSpec{}) {
+	for key := range strategyOf(report.ModeSpec{}, nil) {
 		before, exists := now.Data[key]
 		text, err := withEntry(key, before, s[key])
 		switch {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,10 +17,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"tenon.sh/tenon/internal/config"
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/suppress"
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/kubectl"
 	"tenon.sh/tenon/internal/lab/nodes"
+	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/lab/work"
 	"tenon.sh/tenon/internal/model/unit"
@@ -151,8 +157,8 @@ func TestStrategiesAreTenons(t *testing.T) {
 		"colocation-config":         `{"enable": true, "nodeConfigs": [{"name": "big", "nodeSelector": {"matchLabels": {"a": "b"}}, "cpuReclaimThresholdPercent": 70}]}`,
 		"resource-threshold-config": `{"clusterStrategy": {"enable": true, "cpuSuppressThresholdPercent": 80}}`,
 	}
-	for _, mode := range PodModes {
-		s := strategyOf(mode.Spec())
+	for _, mode := range KnownPodModes {
+		s := strategyOf(mode.Spec(), nil)
 		data := maps.Clone(theirs)
 		for key, entry := range s {
 			text, err := withEntry(key, data[key], entry)
@@ -230,7 +236,6 @@ func TestWrongOrdersForACluster(t *testing.T) {
 		pods   Pods
 		says   string
 	}{
-		"wrk":       {Config{Client: harness.ClientWrk}, Pods{}, "--client wrk"},
 		"CPUs":      {Config{Setting: testbed.Setting{CPUs: unit.CPUSetOf(1)}}, Pods{}, "--cpus 1"},
 		"ConfigMap": {Config{}, Pods{ConfigMap: "slo"}, `--config-map "slo": want NAMESPACE/NAME`},
 		"load":      {Config{LoadPercent: 200}, Pods{}, "--load 200"},
@@ -345,6 +350,82 @@ func TestNginxRequestsNoWholeCPU(t *testing.T) {
 		m := requestOf(n)
 		if m%1000 == 0 || m <= 0 || m >= unit.CPUs(n) {
 			t.Errorf("on %d CPUs nginx requests %v", n, m)
+		}
+	}
+}
+
+// TestTheThirdModeIsThePublishedConfigMap compares three things with what tenond makes of
+// the example: the policies of the lab's own loop, the configuration of a tenond that
+// the lab starts, and a node of a cluster whose own ConfigMap has other settings.
+func TestTheThirdModeIsThePublishedConfigMap(t *testing.T) {
+	_, example := thirdMode()
+	want := example.Policy
+	theirs := map[string]string{
+		"colocation-config":         `{"enable": true, "cpuReclaimThresholdPercent": 90, "memoryReclaimThresholdPercent": 20}`,
+		"resource-threshold-config": `{"clusterStrategy": {"enable": true, "cpuSuppressThresholdPercent": 80, "cpuSuppressPolicy": "cfsQuota"}}`,
+	}
+	pods := testbed.Pods{Tested: unit.CPUSetOf(0, 1)}
+	for _, mode := range []report.Mode{report.SLOAware, report.SLOAwareQuota} {
+		traits := mode.Spec()
+		want.Suppress.Policy = suppress.ByCPUSet
+		if traits.Quota {
+			want.Suppress.Policy = suppress.ByQuota
+		}
+		here := allFeatures(pods, traits)
+		if here.Suppress != want.Suppress || !reflect.DeepEqual(here.Cache, want.Cache) || !here.CPUQOS.Enable {
+			t.Errorf("%s: the lab's loop has %+v", mode, here)
+		}
+		text, err := colocationTenond(pods, traits).Text()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, faults := config.Parse(text)
+		if len(faults) > 0 || c.Policy.Suppress != want.Suppress || !reflect.DeepEqual(c.Policy.Cache, want.Cache) || !c.Policy.CPUQOS.Enable {
+			t.Errorf("%s: tenond has %+v, faults %v:\n%s", mode, c.Policy, faults, text)
+		}
+		data := maps.Clone(theirs)
+		for key, entry := range strategyOf(traits, defaultAmounts()) {
+			if data[key], err = withEntry(key, data[key], entry); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cluster, faults := config.ParseConfigMap(data)
+		node, more := cluster.Node(map[string]string{strategyLabel: strategyName}, nil)
+		var texts [2]string
+		for i, p := range []policy.Config{want, node.Policy} {
+			text, err := json.MarshalIndent(p, "", " ")
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts[i] = string(text)
+		}
+		if diff := cmp.Diff(texts[0], texts[1]); diff != "" || len(faults)+len(more) > 0 {
+			t.Errorf("%s: a node has other policies: %s, faults %v %v", mode, diff, faults, more)
+		}
+	}
+	if got := batchLimit(report.SLOAware.Spec(), 104); got != unit.CPUs(70) {
+		t.Errorf("batch resources of %d on 104 CPUs, want those of the published pod", got)
+	}
+}
+
+// TestTheKubeletsCounterGivesTheUseOfTheNode computes the use between readings that lie in
+// a run. Those before and after it do not count.
+func TestTheKubeletsCounterGivesTheUseOfTheNode(t *testing.T) {
+	r, ok := nodeReadingOf([]byte("# TYPE node_cpu_usage_seconds_total counter\nnode_cpu_usage_seconds_total 1.5e+02 1700000010000\nnode_memory_working_set_bytes 1 1\n"))
+	if want := (nodeReading{time.UnixMilli(1700000010000), 150}); !ok || r != want {
+		t.Errorf("%+v, %v; want %+v", r, ok, want)
+	}
+	if _, ok := nodeReadingOf([]byte("scrape_error 1\n")); ok {
+		t.Error("a text without the counter has a reading")
+	}
+	n := nodeCounter{}
+	from := time.UnixMilli(1700000000000)
+	for i, seconds := range []float64{90, 100, 112, 124, 200} { // at -1 s, 9 s, 19 s …
+		n.readings = append(n.readings, nodeReading{from.Add(time.Duration(10*i-1) * time.Second), seconds})
+	}
+	for length, want := range map[time.Duration]float64{30 * time.Second: 1.2, 20 * time.Second: 1.2, 15 * time.Second: 0, 35 * time.Second: 1.2, 60 * time.Second: 100.0 / 30} {
+		if got := n.between(from, from.Add(length)); math.Abs(got-want) > 1e-9 {
+			t.Errorf("in %v: %v CPUs, want %v", length, got, want)
 		}
 	}
 }

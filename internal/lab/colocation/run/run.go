@@ -69,6 +69,7 @@ type bench struct {
 	caveats  []string
 	skipped  []colocation.Skipped
 
+	wrkPath            string
 	processes, threads int         // of ffmpeg
 	works              []work.Work // empty: the only batch work is ffmpeg
 	solo               []float64   // rate of each work when it runs alone
@@ -79,6 +80,14 @@ type bench struct {
 }
 
 func (b *bench) common() *bench { return b }
+
+// findWrk finds wrk if it is the client.
+func (b *bench) findWrk() (err error) {
+	if b.Client == harness.ClientWrk {
+		b.wrkPath, err = work.WrkProgram.Find()
+	}
+	return err
+}
 
 // Run runs the colocation experiment. When it returns, even with an error, no
 // process, cgroup, object or strategy of the experiment is left. If it returns both
@@ -208,10 +217,11 @@ func (b *bench) connections() int {
 	switch {
 	case b.Connections > 0:
 		return b.Connections
+	case b.Client == harness.ClientWrk && b.Pods != nil:
+		return publishedConnections // with nodes of each size, as the document says
 	case b.Client == harness.ClientWrk:
-		// The published experiment uses 54 connections on 104 CPUs. wrk needs
-		// at least one connection for each of its threads.
-		return max(54*b.Place.Tested.Len()/104, 2, b.Place.Client.Len())
+		// wrk needs at least one connection for each of its threads.
+		return max(publishedConnections*b.Place.Tested.Len()/104, 2, b.Place.Client.Len())
 	}
 	return b.Workloads.Connections()
 }

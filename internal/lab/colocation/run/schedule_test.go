@@ -53,8 +53,7 @@ func TestParseModes(t *testing.T) {
 		bad   bool
 	}{
 		"all":               {"all", Modes, nil, false},
-		"seed":              {"seed", Modes, []report.Mode{report.Exclusive, report.Default, report.Tenon}, false},
-		"seed of another":   {"seed", []report.Mode{report.Default, report.Tenond}, nil, true},
+		"published":         {"published", Modes, PublishedModes, false},
 		"spaces":            {"exclusive, tenon-65", Modes, []report.Mode{report.Exclusive, report.Tenon65}, false},
 		"a rung":            {"tenon-scx", Modes, []report.Mode{report.TenonSCX}, false},
 		"a mode of another": {"tenon-65", KernelQOSModes, nil, true},
@@ -64,7 +63,7 @@ func TestParseModes(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := harness.ParseModes(tt.list, tt.known)
+			got, err := harness.ParseModes(tt.list, tt.known, PublishedModes...)
 			if (err != nil) != tt.bad {
 				t.Fatalf("error %v", err)
 			}

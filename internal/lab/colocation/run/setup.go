@@ -136,7 +136,7 @@ func (st *runSetUp) exitError() error          { return st.work.ExitError() }
 func (st *runSetUp) send(ctx context.Context, order load.Config) (harness.Measurement, error) {
 	switch {
 	case st.b.Client == harness.ClientWrk:
-		return st.loadWrk(ctx, order)
+		return st.b.loadWrk(ctx, order)
 	case st.b.Workloads.Self():
 		return st.loadSelf(ctx, order)
 	case st.b.Workloads.ByCommand():
@@ -180,21 +180,6 @@ func (st *runSetUp) check(ctx context.Context, t report.ModeSpec, _ harness.Meas
 		r.Warnings = append(r.Warnings, "Tenon changed nothing: the cgroups already had what it wants, so this mode is the same as "+string(report.Default))
 	}
 	return nil
-}
-
-// loadWrk runs wrk twice, because wrk has no warm-up: first to warm up, and
-// then to measure.
-func (st *runSetUp) loadWrk(ctx context.Context, order load.Config) (m harness.Measurement, err error) {
-	m.Warmup = max(order.Warmup.Round(time.Second), time.Second)
-	if _, err := st.b.wrk(ctx, m.Warmup); err != nil {
-		return m, err
-	}
-	m.From = time.Now()
-	if m.Wrk, err = st.b.wrk(ctx, max(order.Duration, time.Second)); err != nil {
-		return m, err
-	}
-	m.To = time.Now()
-	return m, nil
 }
 
 // transcode returns the batch work of a mode. rate is how many seconds of media

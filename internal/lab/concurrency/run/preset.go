@@ -29,7 +29,9 @@ type grid struct {
 
 const gib = unit.Bytes(1) << 30
 
-// presets has the grids of each preset, by name. Presets named published-… repeat
+// presets has the grids of each preset, by name. The preset published has the cells of
+// the published heat map and curves, and published-quick a few of them. The other presets
+// named published-… repeat
 // the four environments of the published transcoding experiment. That experiment had
 // up to 192 jobs on six nodes, CPU limits of 0.1 to 7, and 0.5 to 16 GiB of memory.
 var presets = map[string][]grid{
@@ -48,6 +50,19 @@ var presets = map[string][]grid{
 			limits: []unit.MilliCPU{500, 1000}, threads: []int{0},
 		},
 		{strategies: []Strategy{Unbounded}, jobs: []int{1, 2, 3, 4, 6, 8}, limits: []unit.MilliCPU{0}, threads: []int{0, 1}},
+	},
+	"published": {
+		{
+			strategies: []Strategy{Quota}, jobs: []int{1, 2, 3, 4, 8, 16, 32},
+			limits: []unit.MilliCPU{100, 200, 400, 800, 1000, 1500, 2000, 3000},
+		},
+		{strategies: []Strategy{Quota, PinnedSlices, Tenon}, jobs: []int{1, 2, 3, 4, 5, 6, 7}, limits: []unit.MilliCPU{1000, 2000, 4000, 5000}},
+		{strategies: []Strategy{Unbounded}, jobs: []int{1, 2, 3, 4, 5, 6, 7}, limits: []unit.MilliCPU{0}},
+	},
+	"published-quick": {
+		{strategies: []Strategy{Quota}, jobs: []int{1, 2}, limits: []unit.MilliCPU{400, 800, 1000}},
+		{strategies: []Strategy{PinnedSlices}, jobs: []int{1, 2}, limits: []unit.MilliCPU{1000}},
+		{strategies: []Strategy{Unbounded}, jobs: []int{1, 2}, limits: []unit.MilliCPU{0}},
 	},
 	"published-bm": {
 		{
