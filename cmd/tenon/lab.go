@@ -49,22 +49,28 @@ func newLabCommand(g *global) *cobra.Command {
 
 		SuggestionsMinimumDistance: 2,
 	}
+	show := func(cmd *cobra.Command, f report.Findings) error { return printFindings(cmd, g, f) }
+	documents, repeated := newPublishedCommand(g)
 	experiments := []*cobra.Command{
-		labcmd.NewColocation(labFrame(g)), labcmd.NewKernelQOS(labFrame(g)), labcmd.NewMemory(labFrame(g)), labcmd.NewReaction(labFrame(g)),
-		jobcmd.NewConcurrency(jobFrame(g)), jobcmd.NewPinning(jobFrame(g)), resultcmd.NewSubmit(resultFrame(g)),
+		labcmd.NewColocation(labFrame(g, show)), labcmd.NewKernelQOS(labFrame(g, show)), labcmd.NewMemory(labFrame(g, show)), labcmd.NewReaction(labFrame(g, show)),
+		jobcmd.NewConcurrency(jobFrame(g, show)), jobcmd.NewPinning(jobFrame(g, show)), resultcmd.NewSubmit(resultFrame(g)),
 	}
 	g.stateDirFlag(experiments...)
+	g.stateDirFlag(repeated...)
 	for _, e := range experiments {
 		labflag.GroupHelp(e)
 	}
 	cmd.AddCommand(experiments...)
-	cmd.AddCommand(jobcmd.NewAdvise(jobFrame(g)), newLoadCommand(g), newWrkCommand(g), newReportCommand(g), resultcmd.New(resultFrame(g)), resultcmd.NewPack(resultFrame(g)), newChildCommand())
+	cmd.AddCommand(documents, jobcmd.NewAdvise(jobFrame(g, show)), newLoadCommand(g), newWrkCommand(g), newReportCommand(g), resultcmd.New(resultFrame(g)), resultcmd.NewPack(resultFrame(g)), newChildCommand())
 	return cmd
 }
 
+// showFindings prints the result of an experiment.
+type showFindings func(*cobra.Command, report.Findings) error
+
 // experiment runs one experiment until it ends or the user interrupts it. Then
-// it prints the results so far.
-func experiment(cmd *cobra.Command, g *global, run func(context.Context) (harness.Outcome, error)) error {
+// it shows the results so far.
+func experiment(cmd *cobra.Command, show showFindings, run func(context.Context) (harness.Outcome, error)) error {
 	ctx, stop := contextOfExperiment(cmd.Context())
 	defer stop()
 	o, err := run(ctx)
@@ -72,7 +78,7 @@ func experiment(cmd *cobra.Command, g *global, run func(context.Context) (harnes
 		return usageError{err}
 	}
 	if o.Findings != nil {
-		err = errors.Join(err, printFindings(cmd, g, o.Findings))
+		err = errors.Join(err, show(cmd, o.Findings))
 		fmt.Fprintf(os.Stderr, "report: %s\n", o.Report())
 	}
 	return interruption(ctx, err)
@@ -87,34 +93,34 @@ func printFindings(cmd *cobra.Command, g *global, f report.Findings) error {
 
 // labFrame returns the functions of this program for experiments with a
 // service.
-func labFrame(g *global) labcmd.Frame {
+func labFrame(g *global, show showFindings) labcmd.Frame {
 	return labcmd.Frame{
 		Usage: func(err error) error { return usageError{err} }, NoArgs: noArgs,
 		Prepare: func(s *testbed.Setting, agent bool) error { return prepare(g, s, agent) },
 		Run: func(cmd *cobra.Command, run func(context.Context) (harness.Outcome, error)) error {
-			return experiment(cmd, g, run)
+			return experiment(cmd, show, run)
 		},
 	}
 }
 
 // jobFrame returns the functions of this program for experiments about jobs.
-func jobFrame(g *global) jobcmd.Frame {
+func jobFrame(g *global, show showFindings) jobcmd.Frame {
 	return jobcmd.Frame{
 		Version: version, Usage: func(err error) error { return usageError{err} },
 		Print: func(cmd *cobra.Command, v any, text string) error {
 			return g.output.Print(cmd.OutOrStdout(), v, text)
 		},
-		Findings: func(cmd *cobra.Command, f report.Findings) error { return printFindings(cmd, g, f) },
+		Findings: show,
 		Prepare:  func(s *testbed.Setting) error { return prepare(g, s, false) },
 		Experiment: func(cmd *cobra.Command, run func(context.Context) (harness.Outcome, error)) error {
-			return experiment(cmd, g, run)
+			return experiment(cmd, show, run)
 		},
 	}
 }
 
 func resultFrame(g *global) resultcmd.Frame {
 	return resultcmd.Frame{
-		Usage: jobFrame(g).Usage, Print: jobFrame(g).Print, Prepare: func(c *run.Config) error { return prepare(g, &c.Setting, false) },
+		Usage: jobFrame(g, nil).Usage, Print: jobFrame(g, nil).Print, Prepare: func(c *run.Config) error { return prepare(g, &c.Setting, false) },
 		Colocate: run.Run,
 		Experiment: func(cmd *cobra.Command, run func(context.Context) error) error {
 			ctx, stop := contextOfExperiment(cmd.Context())

@@ -16,6 +16,7 @@ import (
 
 	"tenon.sh/tenon/internal/cmdline"
 	"tenon.sh/tenon/internal/lab/harness"
+	"tenon.sh/tenon/internal/lab/report"
 )
 
 // TestAnInterruptedExperimentSaysWhatIsNotPutBack checks which errors the lab prints
@@ -36,11 +37,16 @@ func TestAnInterruptedExperimentSaysWhatIsNotPutBack(t *testing.T) {
 	}
 }
 
+// showFor returns the function that shows results in one form of output.
+func showFor(o cmdline.Output) showFindings {
+	return func(cmd *cobra.Command, f report.Findings) error { return printFindings(cmd, &global{output: o}, f) }
+}
+
 // TestAnExperimentWhoseRunsCannotBeReadSaysWhy has runs but no findings.
 func TestAnExperimentWhoseRunsCannotBeReadSaysWhy(t *testing.T) {
 	unreadable := errors.New("line 7 ends with CR alone")
 	for _, o := range []cmdline.Output{cmdline.Text, cmdline.JSON} {
-		err := experiment(&cobra.Command{}, &global{output: o}, func(context.Context) (harness.Outcome, error) {
+		err := experiment(&cobra.Command{}, showFor(o), func(context.Context) (harness.Outcome, error) {
 			return harness.Outcome{Runs: 1}, unreadable
 		})
 		if !errors.Is(err, unreadable) {
@@ -56,7 +62,7 @@ func TestAnExperimentWhoseRunsCannotBeReadSaysWhy(t *testing.T) {
 func TestAnExperimentEndsInOrderIfItsStderrHasNoReader(t *testing.T) {
 	const resultName, signalName = "TENON_TEST_CLEANED", "TENON_TEST_INTERRUPT"
 	if cleaned := os.Getenv(resultName); cleaned != "" {
-		_ = experiment(&cobra.Command{}, &global{output: cmdline.Text}, func(ctx context.Context) (harness.Outcome, error) {
+		_ = experiment(&cobra.Command{}, showFor(cmdline.Text), func(ctx context.Context) (harness.Outcome, error) {
 			if os.Getenv(signalName) != "" {
 				_ = syscall.Kill(os.Getpid(), syscall.SIGINT)
 				<-ctx.Done()

@@ -66,6 +66,7 @@ func (h *chart) experiment() {
 				}
 			}
 		}
+		h.published(t, bin)
 		if after := h.strategies(t); !reflect.DeepEqual(after, before) {
 			t.Errorf("the ConfigMap says %v, said %v", after, before)
 		}
@@ -80,6 +81,45 @@ func (h *chart) experiment() {
 			t.Errorf("left: %s", left)
 		}
 	})
+}
+
+// published runs the published experiment in pods, with its third mode and its closed
+// loop. It checks that tenond applied the ConfigMap of the third mode, and that the
+// figures stand beside those of the document.
+func (h *chart) published(t *testing.T, bin string) {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "results")
+	lab := h.c.Command(t.Context(), bin, "lab", "published", "colocation", "--kubernetes", "--client-cpus", "0", "--blocks", "1", "--no-retry",
+		"--duration", "2s", "--client", "wrk", "--modes", "exclusive,default,slo-aware,slo-aware-quota", "--out", out)
+	said, err := lab.CombinedOutput()
+	t.Logf("%s", said)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(said), "In the document: Mode 1, expected output of wrk -t6 -c54 -d60s.") {
+		t.Error("the table of the document is missing")
+	}
+	for _, mode := range []string{"exclusive", "default", "slo-aware", "slo-aware-quota"} {
+		files, _ := filepath.Glob(filepath.Join(out, "runs", "???-"+mode+".json"))
+		if len(files) != 1 {
+			t.Errorf("%d runs of %s", len(files), mode)
+			continue
+		}
+		var r struct {
+			Void     []string `json:"void"`
+			Answered float64  `json:"answered_per_second"`
+			BECPU    float64  `json:"be_cpus_used"`
+		}
+		read(t, files[0], &r)
+		if beside := mode != "exclusive"; r.Answered <= 0 || beside != (r.BECPU > 0) {
+			t.Errorf("%s: it counted %+v", mode, r)
+		}
+		for _, why := range r.Void {
+			if strings.Contains(why, "tenond") {
+				t.Errorf("%s: %s", mode, why)
+			}
+		}
+	}
 }
 
 // strategies returns the parsed content of the ConfigMap, which does not depend

@@ -17,6 +17,7 @@ import (
 
 	"tenon.sh/tenon/internal/lab/jobfiles"
 	"tenon.sh/tenon/internal/lab/jobs"
+	"tenon.sh/tenon/internal/lab/published"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -261,8 +262,7 @@ func noLimit(cells []cell) string {
 // CPU, from the 27 cells of the heat map.
 func openQuestion(t *testing.T) string {
 	t.Helper()
-	d := readDataset(t)
-	heat := d.Tables[slices.IndexFunc(d.Tables, func(tab table) bool { return tab.Name == "heat-map" })]
+	heat := tableNamed(t, "heat-map")
 	var all []jobs.Job
 	at := time.Date(2017, 3, 17, 10, 0, 0, 0, time.UTC)
 	by := map[float64][]float64{} // CPU-seconds of a job by the CPUs that all may use
@@ -315,11 +315,7 @@ func openQuestion(t *testing.T) string {
 // and ours.
 func claims(t *testing.T, cells []cell) string {
 	t.Helper()
-	d := readDataset(t)
-	named := func(name string) table {
-		return d.Tables[slices.IndexFunc(d.Tables, func(tab table) bool { return tab.Name == name })]
-	}
-	heat := named("heat-map")
+	heat := tableNamed(t, "heat-map")
 	least, most := math.Inf(1), 0.0
 	for _, r := range heat.Rows {
 		for j, n := range r.Theirs {
@@ -328,15 +324,15 @@ func claims(t *testing.T, cells []cell) string {
 				t.Fatal(err)
 			}
 			if n != nil && limit < 1 {
-				ratio := value(t, n) / value(t, heat.firstOf(j))
+				ratio := value(t, n) / value(t, heat.FirstOf(j))
 				least, most = min(least, ratio), max(most, ratio)
 			}
 		}
 	}
-	here := named("strategies").Runs[0].Experiment
+	here := tableNamed(t, "strategies").Runs[0].Experiment
 	result := rebuild(t, here)
 	at := func(path string) float64 {
-		n, is := lookup(result, path).(json.Number)
+		n, is := published.Lookup(result, path).(json.Number)
 		if !is {
 			t.Fatalf("%s has no %s", here, path)
 		}

@@ -12,11 +12,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	"tenon.sh/tenon/internal/lab"
+	"tenon.sh/tenon/internal/lab/published"
 	"tenon.sh/tenon/test/typed"
 )
 
@@ -28,78 +28,17 @@ const (
 	experiments = root + "docs/experiments/"
 )
 
-// A dataset has the documents, and the figures that they print.
-type dataset struct {
-	Documents []document `json:"documents"`
-	Tables    []table    `json:"tables"`
-}
-
-type document struct {
-	Name    string `json:"name"`
-	Title   string `json:"title"`
-	By      string `json:"by"`
-	Address string `json:"address"`
-}
-
-// A table compares figures of one place in a document with figures of runs.
-type table struct {
-	Name     string   `json:"name"`
-	Document string   `json:"document"`
-	Where    string   `json:"where"` // heading of the place in the document
-	Columns  []string `json:"columns"`
-	Down     bool     `json:"down"` // published figures relate to the first one of their column
-	Rows     []row    `json:"rows"`
-	Runs     []run    `json:"runs"`
-}
-
-// A row is one figure. Its paths lead to a value in result.json, and {} in a path
-// stands for the name of the column in the run.
-type row struct {
-	Fact    string         `json:"fact"`
-	Unit    string         `json:"unit"`
-	Theirs  []*json.Number `json:"theirs"`  // as printed; null: not printed
-	Printed []*json.Number `json:"printed"` // changes in per cent as printed
-	Odd     []int          `json:"odd"`     // columns whose printed change does not follow from the figures
-	Base    int            `json:"base"`    // column to which published changes relate
-	Ours    string         `json:"ours"`
-	Of      string         `json:"of"`      // value by which Ours is divided
-	Times   float64        `json:"times"`   // factor for Ours; 0 means 1
-	Digits  int            `json:"digits"`  // digits of Ours after the point
-	Change  string         `json:"change"`  // ratio with its interval
-	Ratio   string         `json:"ratio"`   // ratio without an interval
-	Refused string         `json:"refused"` // value that is false if the machine is too small
-	Missing string         `json:"missing"` // why a run has no such value
-	Absent  string         `json:"absent"`  // why there is no run
-}
-
-type run struct {
-	Label      string   `json:"label"`
-	Experiment string   `json:"experiment"`
-	Columns    []string `json:"columns"`
-}
-
-func readDataset(t *testing.T) (d dataset) {
-	t.Helper()
-	text, err := os.ReadFile("figures.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	in := json.NewDecoder(bytes.NewReader(text))
-	in.UseNumber()
-	in.DisallowUnknownFields()
-	if err := in.Decode(&d); err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
-
 // TestTablesStandBesideEachOther makes each table of the data, and compares it
 // with the page. A cell of ours is computed from the raw data of an experiment, or is
 // the reason why there is none.
 func TestTablesStandBesideEachOther(t *testing.T) {
 	made := map[string]string{}
-	for _, tab := range readDataset(t).Tables {
-		made[tab.Name] = tab.render(t)
+	for _, tab := range published.Read().Tables {
+		g, err := tab.Published(func(experiment string) (any, error) { return rebuild(t, experiment), nil })
+		if err != nil {
+			t.Error(err)
+		}
+		made[tab.Name] = g.Markdown(func(experiment string) string { return "experiments/" + experiment + "/README.md" })
 	}
 	compareTables(t, thePage, made)
 }
@@ -136,162 +75,6 @@ func compareTables(t *testing.T, file string, made map[string]string) {
 	}
 }
 
-// render returns the table in Markdown.
-func (tab table) render(t *testing.T) string {
-	t.Helper()
-	var b strings.Builder
-	if tab.Where != "" {
-		b.WriteString("*In the document:* " + tab.Where + ".\n\n")
-	}
-	line := func(cells ...string) { b.WriteString("| " + strings.Join(cells, " | ") + " |\n") }
-	line(append([]string{"figure", "from"}, tab.Columns...)...)
-	line(slices.Repeat([]string{"---"}, 2+len(tab.Columns))...)
-	for i, r := range tab.Rows {
-		name := r.Fact
-		if r.Unit != "" {
-			name += " (" + r.Unit + ")"
-		}
-		if slices.ContainsFunc(r.Theirs, func(n *json.Number) bool { return n != nil }) {
-			line(append([]string{name, "document"}, tab.theirs(t, i)...)...)
-			name = ""
-		}
-		switch {
-		case r.Absent != "":
-			line(append([]string{name, "here"}, slices.Repeat([]string{r.Absent}, len(tab.Columns))...)...)
-		case r.Ours != "" || r.Refused != "":
-			for _, from := range tab.Runs {
-				result := rebuild(t, from.Experiment)
-				label := fmt.Sprintf("[%s, %s](experiments/%s/README.md)", from.Label, from.Experiment[:len("2026-11-22")], from.Experiment)
-				line(append([]string{name, label}, r.ours(t, from, result)...)...)
-				name = ""
-			}
-		}
-	}
-	return b.String()
-}
-
-// theirs returns the published figures of row i, with their changes.
-func (tab table) theirs(t *testing.T, i int) []string {
-	t.Helper()
-	r := tab.Rows[i]
-	if len(r.Theirs) != len(tab.Columns) {
-		t.Fatalf("%s, %s: %d figures in %d columns", tab.Name, r.Fact, len(r.Theirs), len(tab.Columns))
-	}
-	cells := make([]string, len(r.Theirs))
-	for j, n := range r.Theirs {
-		switch {
-		case n == nil:
-			cells[j] = "–"
-		case tab.Down:
-			cells[j] = n.String()
-			if first := tab.firstOf(j); first != n {
-				cells[j] += fmt.Sprintf(" (×%.2f)", value(t, n)/value(t, first))
-			}
-		default:
-			cells[j] = n.String()
-			if change, is := r.changeOf(t, j); is && j != r.Base && r.Change != "" {
-				cells[j] += " (" + percent(change, 1) + " %)"
-			}
-		}
-	}
-	return cells
-}
-
-// firstOf returns the first published figure of a column.
-func (tab table) firstOf(column int) *json.Number {
-	for _, r := range tab.Rows {
-		if r.Theirs[column] != nil {
-			return r.Theirs[column]
-		}
-	}
-	return nil
-}
-
-// changeOf returns the change of a published figure in per cent, if the figure and
-// that to which it relates are printed.
-func (r row) changeOf(t *testing.T, column int) (float64, bool) {
-	t.Helper()
-	if r.Theirs[column] == nil || r.Theirs[r.Base] == nil {
-		return 0, false
-	}
-	return 100 * (value(t, r.Theirs[column])/value(t, r.Theirs[r.Base]) - 1), true
-}
-
-// ours returns the figures of one run.
-func (r row) ours(t *testing.T, from run, result any) []string {
-	t.Helper()
-	cells := make([]string, len(from.Columns))
-	if r.Refused != "" {
-		if speaks, _ := lookup(result, r.Refused).(bool); !speaks {
-			return slices.Repeat([]string{"refused"}, len(cells))
-		}
-	}
-	for i, column := range from.Columns {
-		at := func(path string) any { return lookup(result, strings.ReplaceAll(path, "{}", column)) }
-		v, is := at(r.Ours).(json.Number)
-		if !is {
-			if cells[i] = r.Missing; r.Missing == "" {
-				t.Errorf("%s has no %s for %s, and the data give no reason", from.Experiment, r.Ours, column)
-			}
-			continue
-		}
-		f := value(t, &v)
-		if r.Times != 0 {
-			f *= r.Times
-		}
-		if whole, is := at(r.Of).(json.Number); is {
-			f /= value(t, &whole)
-		} else if r.Of != "" {
-			t.Errorf("%s has no %s", from.Experiment, r.Of)
-		}
-		cells[i] = strconv.FormatFloat(f, 'f', r.Digits, 64)
-		if r.Ratio != "" {
-			ratio, is := at(r.Ratio).(json.Number)
-			if !is {
-				t.Errorf("%s has no %s for %s", from.Experiment, r.Ratio, column)
-				continue
-			}
-			cells[i] += fmt.Sprintf(" (×%.2f)", value(t, &ratio))
-		}
-		if i > 0 && r.Change != "" {
-			cells[i] += " (" + interval(t, at(r.Change)) + ")"
-		}
-	}
-	return cells
-}
-
-// interval returns a ratio with its 95 % interval: as a change in per cent, or from
-// a factor of 2 on as a multiple.
-func interval(t *testing.T, ratio any) string {
-	t.Helper()
-	at := func(key string) float64 {
-		n, is := lookup(ratio, key).(json.Number)
-		if !is {
-			t.Errorf("a ratio has no %s", key)
-			return math.NaN()
-		}
-		return value(t, &n)
-	}
-	estimate, low, high := at("estimate"), at("low"), at("high")
-	if estimate >= 2 {
-		return fmt.Sprintf("×%.1f; %.1f to %.1f", estimate, low, high)
-	}
-	return percent(100*(estimate-1), 1) + " %; " + percent(100*(low-1), 1) + " to " + percent(100*(high-1), 1)
-}
-
-func percent(f float64, digits int) string {
-	return strings.Replace(fmt.Sprintf("%+.*f", digits, f), "-", "−", 1)
-}
-
-func value(t *testing.T, n *json.Number) float64 {
-	t.Helper()
-	f, err := n.Float64()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
-}
-
 func readResult(t *testing.T, experiment string) any {
 	t.Helper()
 	text, err := os.ReadFile(experiments + experiment + "/result.json")
@@ -308,7 +91,7 @@ var rebuilt = map[string]any{}
 func rebuild(t *testing.T, experiment string) any {
 	t.Helper()
 	if rebuilt[experiment] == nil {
-		kind, _ := lookup(readResult(t, experiment), "experiment.kind").(string)
+		kind, _ := published.Lookup(readResult(t, experiment), "experiment.kind").(string)
 		found, err := lab.Kinds[kind](filepath.Join(experiments, experiment))
 		if err != nil {
 			t.Fatal(err)
@@ -322,52 +105,35 @@ func rebuild(t *testing.T, experiment string) any {
 	return rebuilt[experiment]
 }
 
-func decode(t *testing.T, text []byte) (v any) {
+// tableNamed returns a table of the data.
+func tableNamed(t *testing.T, name string) published.Table {
 	t.Helper()
-	in := json.NewDecoder(bytes.NewReader(text))
-	in.UseNumber()
-	if err := in.Decode(&v); err != nil {
-		t.Fatal(err)
+	tables := published.Read().Tables
+	i := slices.IndexFunc(tables, func(tab published.Table) bool { return tab.Name == name })
+	if i < 0 {
+		t.Fatalf("the data have no table %s", name)
 	}
-	return v
+	return tables[i]
 }
 
-var part = regexp.MustCompile(`([^.[]+)(?:\[([^]]*)\])?`)
+func value(t *testing.T, n *json.Number) float64 {
+	t.Helper()
+	f, err := n.Float64()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
 
-// lookup follows a path such as options[strategy=quota,jobs=2].penalty: keys, and
-// the one element of an array whose keys have these values. The value "" stands
-// for a key that is absent. It returns nil if there is no such value.
-func lookup(v any, path string) any {
-	for _, m := range part.FindAllStringSubmatch(path, -1) {
-		object, is := v.(map[string]any)
-		if !is {
-			return nil
-		}
-		v = object[m[1]]
-		if m[2] == "" {
-			continue
-		}
-		list, is := v.([]any)
-		if !is {
-			return nil
-		}
-		list = slices.DeleteFunc(slices.Clone(list), func(e any) bool {
-			for want := range strings.SplitSeq(m[2], ",") {
-				key, text, _ := strings.Cut(want, "=")
-				got := ""
-				if have := lookup(e, key); have != nil {
-					got = fmt.Sprint(have)
-				}
-				if got != text {
-					return true
-				}
-			}
-			return false
-		})
-		if len(list) != 1 {
-			return nil
-		}
-		v = list[0]
+func percent(f float64, digits int) string {
+	return strings.Replace(fmt.Sprintf("%+.*f", digits, f), "-", "−", 1)
+}
+
+func decode(t *testing.T, text []byte) any {
+	t.Helper()
+	v, err := published.Decode(text)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return v
 }
@@ -377,10 +143,10 @@ func lookup(v any, path string) any {
 // follow, and the page names them.
 func TestPrintedChangesFollowFromTheFigures(t *testing.T) {
 	checked := 0
-	for _, tab := range readDataset(t).Tables {
+	for _, tab := range published.Read().Tables {
 		for _, r := range tab.Rows {
 			for j, p := range r.Printed {
-				change, is := r.changeOf(t, j)
+				change, is := r.ChangeOf(j)
 				if !is || p == nil {
 					continue
 				}
@@ -411,16 +177,17 @@ func TestPublishedResultsHaveTheSameFigures(t *testing.T) {
 		}
 		return without
 	}
-	for _, tab := range readDataset(t).Tables {
+	for _, tab := range published.Read().Tables {
 		for _, from := range tab.Runs {
-			published := readResult(t, from.Experiment)
 			for _, r := range tab.Rows {
 				if r.Ours == "" {
 					continue
 				}
-				want, got := figures(r.ours(t, from, published)), figures(r.ours(t, from, rebuild(t, from.Experiment)))
-				if !slices.Equal(want, got) {
-					t.Errorf("%s, %s: result.json gives %q, the raw data %q", from.Experiment, r.Fact, want, got)
+				then, err1 := r.Cells(from, readResult(t, from.Experiment))
+				now, err2 := r.Cells(from, rebuild(t, from.Experiment))
+				want, got := figures(then), figures(now)
+				if !slices.Equal(want, got) || err1 != nil || err2 != nil {
+					t.Errorf("%s, %s: result.json gives %q, the raw data %q: %v, %v", from.Experiment, r.Fact, want, got, err1, err2)
 				}
 			}
 		}
@@ -434,7 +201,7 @@ func TestThePageNamesTheDocuments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, known := readDataset(t), map[string]bool{}
+	d, known := published.Read(), map[string]bool{}
 	for _, doc := range d.Documents {
 		known[doc.Name] = true
 		if !bytes.Contains(text, []byte("["+doc.Title+"]("+doc.Address+")")) {
