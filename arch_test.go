@@ -68,7 +68,7 @@ var outside = map[string]string{
 	"github.com/go-logr/...":               "cluster/...",
 	"github.com/klauspost/compress/...":    "lab/...",
 	"github.com/opencontainers/...":        "deploy/...",
-	"github.com/prometheus/...":            "cluster/... agent/telemetry",
+	"github.com/prometheus/...":            "cluster/... agent/scrape agent/telemetry",
 	"github.com/spf13/...":                 "cmdline cmd/... lab/...",
 	"go.yaml.in/yaml/...":                  "config/... cmdline",
 	"gonum.org/...":                        "decide/trials/... lab/stat",

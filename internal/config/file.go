@@ -134,6 +134,7 @@ func (c *checker) checkFile(f file) {
 		}
 		c.checkAmounts(r, at)
 		c.checkOwnCPUs(r, at)
+		c.checkObjective(r.Objective, at+".objective")
 		c.checkMatch(r, at)
 	}
 }

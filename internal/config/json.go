@@ -30,10 +30,14 @@ func ReadLenientJSON[T any](text string) (v T, notices, faults []Fault) {
 // An unknown key is a fault. If there is a fault, the objective is none.
 func ReadObjective(text string, class node.Class) (node.Objective, []Fault) {
 	v, _, faults := readJSON[Objective](text, true, true)
-	if class != "" && len(faults) == 0 {
-		for _, f := range match.CheckObjective(class, v.Node()) {
-			faults = append(faults, Fault{Field: f.Field, Problem: f.Problem})
+	if len(faults) == 0 {
+		c := checker{bad: map[string]bool{}}
+		if c.checkObjective(v, ""); class != "" {
+			for _, f := range match.CheckObjective(class, v.Node()) {
+				c.fault(f.Field, f.Problem)
+			}
 		}
+		faults = c.faults
 	}
 	if len(faults) > 0 {
 		return node.Objective{}, faults

@@ -8,24 +8,55 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
+const words = "runQueueDelay, p50, p75, p90, p95, p99, p99.9, source, port, path, family, familyUnit, labels"
+
+// scraped returns an objective for requests with these keys.
+func scraped(keys string) string { return `{"source": "metrics", "port": 8080, ` + keys + `}` }
+
 // TestAnObjectiveHasTheSameFaultsEverywhere writes objectives into an annotation,
 // the ConfigMap and the file of a node. Each fault must name its field and the
 // accepted values.
 func TestAnObjectiveHasTheSameFaultsEverywhere(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"runQueueDelay": "2ms"}`:                         "",
-		`{"runQueueDelay": "10us"}`:                        "",
-		`{"runQueueDelay": "1s"}`:                          "",
-		`{"runQueueDelay": "9us"}`:                         "runQueueDelay: 9µs: want a duration from 10µs to 1s",
-		`{"runQueueDelay": "1001ms"}`:                      "runQueueDelay: 1.001s: want a duration from 10µs to 1s",
-		`{"runQueueDelay": "-2ms"}`:                        "runQueueDelay: -2ms: want a duration from 10µs to 1s",
-		`{"runQueueDelay": 2}`:                             "runQueueDelay: 2: want a duration from 10µs to 1s, such as 1s or 500ms",
-		`{"runQueueDelay": "2"}`:                           `runQueueDelay: "2": want a duration from 10µs to 1s, such as 1s or 500ms`,
-		`{"runQueueDelay": ["2ms"]}`:                       "runQueueDelay: a list: want a duration from 10µs to 1s, such as 1s or 500ms",
-		`{"runqueuedelay": "2ms"}`:                         "runqueuedelay: unknown key: did you mean runQueueDelay?",
-		`{"p99": "5ms"}`:                                   "p99: unknown key: want runQueueDelay",
-		`{"runQueueDelay": "2ms", "period": "1s"}`:         "period: unknown key: want runQueueDelay",
-		`{"runQueueDelay": "2ms", "runQueueDelay": "3ms"}`: "runQueueDelay: this key occurs twice",
+		`{"runQueueDelay": "2ms"}`:                                                           "",
+		`{"runQueueDelay": "10us"}`:                                                          "",
+		`{"runQueueDelay": "1s"}`:                                                            "",
+		`{"runQueueDelay": "9us"}`:                                                           "runQueueDelay: 9µs: want a duration from 10µs to 1s",
+		`{"runQueueDelay": "1001ms"}`:                                                        "runQueueDelay: 1.001s: want a duration from 10µs to 1s",
+		`{"runQueueDelay": "-2ms"}`:                                                          "runQueueDelay: -2ms: want a duration from 10µs to 1s",
+		`{"runQueueDelay": 2}`:                                                               "runQueueDelay: 2: want a duration from 10µs to 1s, such as 1s or 500ms",
+		`{"runQueueDelay": "2"}`:                                                             `runQueueDelay: "2": want a duration from 10µs to 1s, such as 1s or 500ms`,
+		`{"runQueueDelay": ["2ms"]}`:                                                         "runQueueDelay: a list: want a duration from 10µs to 1s, such as 1s or 500ms",
+		`{"runqueuedelay": "2ms"}`:                                                           "runqueuedelay: unknown key: did you mean runQueueDelay?",
+		`{"runQueueDelay": "2ms", "interval": "1s"}`:                                         "interval: unknown key: want " + words,
+		`{"p98": "5ms"}`:                                                                     "p98: unknown key: did you mean p90?",
+		`{"p99": "5ms", "source": "metrics", "port": 1}`:                                     "",
+		`{"p99": "5ms", "source": "metrics"}`:                                                "port: missing: want a whole number from 1 to 65535",
+		`{"p99": "5ms", "port": 8080}`:                                                       "source: missing: want metrics",
+		`{"source": "metrics", "port": 1}`:                                                   "p99: missing: want a time for one of p50, p75, p90, p95, p99, p99.9",
+		`{"labels": {"a": "b"}, "runQueueDelay": "2ms"}`:                                     "p99: missing: want a time for one of p50, p75, p90, p95, p99, p99.9",
+		scraped(`"p99.9": "99us"`):                                                           "p99.9: 99µs: want a duration from 100µs to 1m",
+		scraped(`"p50": "61s"`):                                                              "p50: 1m1s: want a duration from 100µs to 1m",
+		scraped(`"p75": "1m", "p90": "1m", "p95": "1m"`):                                     "",
+		scraped(`"p99": "5ms", "port": 0`):                                                   "port: this key occurs twice",
+		`{"p99": "5ms", "source": "metrics", "port": 0}`:                                     "port: 0: want a whole number from 1 to 65535",
+		`{"p99": "5ms", "source": "metrics", "port": 1e9}`:                                   "port: 1e9: want a whole number from 1 to 65535",
+		`{"p99": "5ms", "source": "socket", "port": 1}`:                                      `source: "socket": want metrics`,
+		`{"p99": "5ms", "source": "query", "port": 1}`:                                       `source: "query": want metrics`,
+		scraped(`"p99": "5ms", "path": "metrics"`):                                           `path: "metrics": want a path such as /metrics: at most 200 letters, digits and signs without spaces, after /`,
+		scraped(`"p99": "5ms", "path": "//evil/"`):                                           `path: "//evil/": want a path such as /metrics: at most 200 letters, digits and signs without spaces, after /`,
+		scraped(`"p99": "5ms", "path": "/a b"`):                                              `path: "/a b": want a path such as /metrics: at most 200 letters, digits and signs without spaces, after /`,
+		scraped(`"p99": "5ms", "path": "/m?a=b"`):                                            "",
+		scraped(`"p99": "5ms", "family": "a_seconds"`):                                       "",
+		scraped(`"p99": "5ms", "family": "a_ms"`):                                            "",
+		scraped(`"p99": "5ms", "family": "a{}_seconds"`):                                     `family: "a{}_seconds": want the name of a histogram without _bucket: at most 200 letters, digits, _ and :`,
+		scraped(`"p99": "5ms", "family": "a_bucket"`):                                        `family: "a_bucket": want the name of a histogram without _bucket: at most 200 letters, digits, _ and :`,
+		scraped(`"p99": "5ms", "family": "a"`):                                               "familyUnit: missing: want s or ms, because the name of the family ends neither in _seconds nor in _milliseconds",
+		scraped(`"p99": "5ms", "familyUnit": "us"`):                                          `familyUnit: "us": want one of s, ms`,
+		scraped(`"p99": "1s", "labels": {"le": "1"}`):                                        `labels[le]: "le": want the name of a label other than le: at most 200 letters, digits and _`,
+		scraped(`"p99": "1s", "labels": {"a": 1}`):                                           `labels[a]: 1: want text in quotes: "1"`,
+		scraped(`"p99": "1s", "labels": {"a": "1", "b": "2", "c": "3", "d": "4", "e": "5"}`): "labels: 5 labels: want at most 4",
+		`{"runQueueDelay": "2ms", "runQueueDelay": "3ms"}`:                                   "runQueueDelay: this key occurs twice",
 	} {
 		check := func(where string, got []Fault) {
 			t.Helper()
@@ -37,6 +68,8 @@ func TestAnObjectiveHasTheSameFaultsEverywhere(t *testing.T) {
 		check("an annotation", found)
 		_, found = ParseConfigMap(map[string]string{keyObjective: `{"objectives": [{"namespaces": ["shop"], "objective": ` + text + `}]}`})
 		check("the ConfigMap", found)
+		_, wrong := Parse([]byte("apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\nrules:\n- {name: web, class: LS, units: [web.service], objective: " + text + "}\n"))
+		check("the file", wrong)
 	}
 	for text, want := range map[string]string{
 		`"2ms"`:                    `"2ms": want keys and values, such as runQueueDelay: …`,
@@ -53,6 +86,47 @@ func TestAnObjectiveHasTheSameFaultsEverywhere(t *testing.T) {
 		if want := "runQueueDelay: 2ms: want it for LSE, LSR or LS only: class " + string(class) + " has no latency objective"; o.RunQueueDelay.Known() || len(found) != 1 || found[0].String() != want {
 			t.Errorf("%s: %+v, %v; want %q", class, o, found, want)
 		}
+	}
+}
+
+// TestAnObjectiveForRequestsHasItsDefaults reads the shortest and the longest
+// objective for requests.
+func TestAnObjectiveForRequestsHasItsDefaults(t *testing.T) {
+	o, found := ReadObjective(`{"p99": "5ms", "source": "metrics", "port": 8080}`, node.LS)
+	want := node.RequestObjective{Source: node.SourceMetrics, Port: 8080, Path: "/metrics", Series: node.Series{Family: "http_request_duration_seconds", Unit: time.Second}}
+	want.Within[4] = 5 * time.Millisecond
+	if o.Requests != want || len(found) > 0 || o.RunQueueDelay.Known() {
+		t.Errorf("%+v, %v; want %+v", o, found, want)
+	}
+	o, found = ReadObjective(`{"runQueueDelay": "2ms", "p50": "1ms", "p99.9": "1m", "source": "metrics", "port": 1, "path": "/x", "family": "a_ms", "labels": {"b": "2", "a": "1"}}`, node.LS)
+	want = node.RequestObjective{Source: node.SourceMetrics, Port: 1, Path: "/x", Series: node.Series{Family: "a_ms", Unit: time.Millisecond, Labels: [node.MaxLabels]node.Label{{Name: "a", Value: "1"}, {Name: "b", Value: "2"}}}}
+	want.Within[0], want.Within[5] = time.Millisecond, time.Minute
+	if o.Requests != want || len(found) > 0 || !o.RunQueueDelay.Known() {
+		t.Errorf("%+v, %v; want %+v", o, found, want)
+	}
+	if _, found = ReadObjective(scraped(`"p99": "5ms"`), node.BE); len(found) != 1 || found[0].String() != "p99: 5ms: want it for LSE, LSR or LS only: class BE has no latency objective" {
+		t.Errorf("of a batch pod: %v", found)
+	}
+}
+
+// TestAnAdministratorLimitsObjectivesForRequests checks the two keys beside the
+// list of objectives, which hold for the words of pods, too.
+func TestAnAdministratorLimitsObjectivesForRequests(t *testing.T) {
+	o, _ := ReadObjective(scraped(`"p99": "5ms"`), node.LS)
+	for text, want := range map[string]node.SourceTrouble{
+		`{}`: "",
+		`{"scrape": true, "leastRequestLatency": "5ms"}`:                                         "",
+		`{"scrape": false, "leastRequestLatency": "5ms"}`:                                        node.TroubleOff,
+		`{"leastRequestLatency": "6ms"}`:                                                         node.TroubleTooStrict,
+		`{"nodeConfigs": [{"nodeSelector": {"matchLabels": {"size": "big"}}, "scrape": false}]}`: node.TroubleOff,
+	} {
+		c := cluster(t, map[string]string{keyObjective: text})
+		if got := nodeConfig(t, c, big, nil).Objectives.Refuses(o.Requests); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+	if _, faults := ParseConfigMap(map[string]string{keyObjective: `{"leastRequestLatency": "1us"}`}); len(faults) != 1 || faults[0].String() != "objective-config.leastRequestLatency: 1µs: want a duration from 100µs to 1m" {
+		t.Errorf("%v", faults)
 	}
 }
 
@@ -112,8 +186,8 @@ func TestFaultsOfObjectivesBySelector(t *testing.T) {
 		`{"objectives": [{"podSelector": {"matchLabels": {"A.io/b": "d"}}, ` + o + `}]}`:                                               `objective-config.objectives[0].podSelector.matchLabels[A.io/b]: "A.io/b": want the key of a label: 1 to 63 letters, digits, -, _ and ., with a letter or digit at both ends, after an optional DNS name and /`,
 		`{"objectives": [{"podSelector": {"matchExpressions": [{"key": "a*", "operator": "NotIn", "values": ["b"]}]}, ` + o + `}]}`:    `objective-config.objectives[0].podSelector.matchExpressions[0].key: "a*": want the key of a label: 1 to 63 letters, digits, -, _ and ., with a letter or digit at both ends, after an optional DNS name and /`,
 		`{"objectives": [{"podSelector": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b", "c d"]}]}, ` + o + `}]}`: `objective-config.objectives[0].podSelector.matchExpressions[0].values[1]: "c d": want the value of a label: at most 63 letters, digits, -, _ and ., with a letter or digit at both ends`,
-		`{"objectives": [{"namespaces": ["shop"]}]}`:                                                                                   "objective-config.objectives[0].objective: missing: want runQueueDelay",
-		`{"objectives": [{"namespaces": ["shop"], "objective": {}}]}`:                                                                  "objective-config.objectives[0].objective: missing: want runQueueDelay",
+		`{"objectives": [{"namespaces": ["shop"]}]}`:                                                                                   "objective-config.objectives[0].objective: missing: want runQueueDelay, or a target for requests such as p99",
+		`{"objectives": [{"namespaces": ["shop"], "objective": {}}]}`:                                                                  "objective-config.objectives[0].objective: missing: want runQueueDelay, or a target for requests such as p99",
 		`{"objectives": [{"podSelector": {"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}, ` + o + `}]}`:        `objective-config.objectives[0].podSelector.matchExpressions[0].operator: "Gt": want one of In, NotIn, Exists, DoesNotExist`,
 		`{"objectives": [{"podSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}, ` + o + `}]}`:                         "objective-config.objectives[0].podSelector.matchExpressions[0].values: missing: want the values of the label",
 	} {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"tenon.sh/tenon/internal/model/node"
 )
 
 // checkSelector makes the checks of a selector that the struct tags cannot express. Koordinator
@@ -67,7 +69,8 @@ func objectiveFaults(p PodObjectives) []Fault {
 		if e.SelectsAll() {
 			c.fault(at, "it selects every pod of the cluster: want namespaces, or a podSelector with a label")
 		}
-		c.need(at+".objective", e.Objective != (Objective{}), "runQueueDelay")
+		c.checkObjective(e.Objective, at+".objective")
+		c.need(at+".objective", e.Objective.Node() != node.Objective{} || c.badBelow(at+".objective"), "runQueueDelay, or a target for requests such as p99")
 	}
 	return c.faults
 }

@@ -31,7 +31,7 @@ func (p *parser) unknownKey(name string, known []key) (problem, meant string) {
 	if near := spelling.Nearest(name, namesOf(known)); near != "" {
 		return fmt.Sprintf("unknown key: did you mean %s?", near), near
 	}
-	if len(known) > 10 {
+	if len(known) > 13 {
 		return "unknown key: docs/configuration.md lists the keys that are valid here", ""
 	}
 	return "unknown key: want " + strings.Join(namesOf(known), ", "), ""

@@ -9,6 +9,7 @@ import (
 
 	"tenon.sh/tenon/internal/cluster/apiserver/apitest"
 	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -38,6 +39,11 @@ func TestAnObjectiveChangesWhileThePodRuns(t *testing.T) {
 		soon(t, why, func() bool { return objective() == want })
 	}
 	becomes("no objective", 0)
+	web.Annotations, web.Status.PodIP = map[string]string{kube.AnnotationObjective: `{"p99": "5ms", "source": "metrics", "port": 8080}`}, "10.0.3.7"
+	becomes("no objective for waits", 0)
+	if ip, why := c.Metrics("shop/web"); ip != "10.0.3.7" || why != "" {
+		t.Errorf("the metrics of the pod are at %q %s", ip, why)
+	}
 	web.Annotations = map[string]string{kube.AnnotationObjective: `{"runQueueDelay": "2ms"}`}
 	becomes("the annotation counts", 2*time.Millisecond)
 	s.Put(configMap(map[string]string{"objective-config": `{"objectives": [{"namespaces": ["shop"], "podSelector": {"matchLabels": {"app": "web"}}, "objective": {"runQueueDelay": "30ms"}}]}`}))
@@ -60,4 +66,37 @@ func TestAnObjectiveChangesWhileThePodRuns(t *testing.T) {
 	web.Labels[kube.LabelQOSClass] = "LS"
 	s.Put(configMap(nil))
 	becomes("the key was removed", 0)
+}
+
+// TestWhereThePodShowsItsMetrics checks that the agent connects to the address of a
+// pod alone, and only if the administrator allows it.
+func TestWhereThePodShowsItsMetrics(t *testing.T) {
+	o, faults := config.ReadObjective(`{"p99": "5ms", "source": "metrics", "port": 8080}`, node.LS)
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	for _, tc := range []struct {
+		ip   string
+		host bool
+		by   config.PodObjectives
+		want metricsPlace
+	}{
+		{ip: "10.0.3.7", want: metricsPlace{address: "10.0.3.7"}},
+		{ip: "fd00::7", want: metricsPlace{address: "fd00::7"}},
+		{ip: "10.0.3.7", host: true, want: metricsPlace{trouble: node.TroubleHostNetwork}},
+		{ip: "", want: metricsPlace{trouble: node.TroubleNoAddress}},
+		{ip: "127.0.0.1", want: metricsPlace{trouble: node.TroubleNoAddress}},
+		{ip: "169.254.169.254", want: metricsPlace{trouble: node.TroubleNoAddress}},
+		{ip: "0.0.0.0", want: metricsPlace{trouble: node.TroubleNoAddress}},
+		{ip: "fe80::1", want: metricsPlace{trouble: node.TroubleNoAddress}},
+		{ip: "web.shop", want: metricsPlace{trouble: node.TroubleNoAddress}},
+		{ip: "10.0.3.7", by: config.PodObjectives{Scrape: node.Some(false)}, want: metricsPlace{trouble: node.TroubleOff}},
+		{ip: "10.0.3.7", by: config.PodObjectives{LeastRequestLatency: node.Some(10 * time.Millisecond)}, want: metricsPlace{trouble: node.TroubleTooStrict}},
+	} {
+		p := &corev1.Pod{}
+		p.Status.PodIP, p.Spec.HostNetwork = tc.ip, tc.host
+		if got := metricsOf(p, o.Requests, tc.by); got != tc.want {
+			t.Errorf("%s: %+v, want %+v", tc.ip, got, tc.want)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -26,6 +27,8 @@ type podView struct {
 	running []*corev1.Pod
 	// pods maps cgroups to the pods that the API server can evict.
 	pods map[node.CgroupPath]evictablePod
+	// metrics maps the pods with an objective for requests to the place of their metrics.
+	metrics map[node.WorkloadID]metricsPlace
 	// native maps the cgroups of pods and containers to the limits that the kubelet enforces.
 	native map[node.CgroupPath]kube.Amounts
 	// lastCorrect is the value that native had when the original values in the
@@ -60,6 +63,35 @@ func objectiveOf(p *corev1.Pod, class node.Class, byConfigMap config.PodObjectiv
 	return byConfigMap.Of(p.Namespace, p.Labels)
 }
 
+// A metricsPlace is where a pod shows its metrics: its address, or the reason why
+// the agent must not connect to it.
+type metricsPlace struct {
+	address string
+	trouble node.SourceTrouble
+}
+
+// metricsOf returns where a pod with an objective shows its metrics. A pod with the
+// network of its node could name a port of any program there.
+func metricsOf(p *corev1.Pod, o node.RequestObjective, byConfigMap config.PodObjectives) metricsPlace {
+	ip, err := netip.ParseAddr(p.Status.PodIP)
+	switch why := byConfigMap.Refuses(o); {
+	case why != "":
+		return metricsPlace{trouble: why}
+	case p.Spec.HostNetwork:
+		return metricsPlace{trouble: node.TroubleHostNetwork}
+	case err != nil, !ip.IsGlobalUnicast(): // without an address, or with one of the node or of its metadata service
+		return metricsPlace{trouble: node.TroubleNoAddress}
+	}
+	return metricsPlace{address: ip.String()}
+}
+
+// Metrics returns the address at which a pod of the last Workloads shows its
+// metrics, or the reason why the agent must not connect to it.
+func (c *Follower) Metrics(pod node.WorkloadID) (address string, why node.SourceTrouble) {
+	m := c.view.metrics[pod]
+	return m.address, m.trouble
+}
+
 // noteRebase receives the result of a correction of the journal (view.change).
 // After an error, it restores in native the limits for which the journal is
 // correct. So the next tick finds the same difference and tries again.
@@ -82,7 +114,7 @@ func (c *Follower) workloads() []node.Workload {
 	c.take(known)
 	l := c.layout()
 	exists := func(p node.CgroupPath) bool { return c.tree.Exists(string(p)) }
-	v := podView{pods: map[node.CgroupPath]evictablePod{}, native: natives(c.last.Pods, l), lastCorrect: before, arriving: kube.Arriving(c.last.Pods, l, exists)}
+	v := podView{pods: map[node.CgroupPath]evictablePod{}, metrics: map[node.WorkloadID]metricsPlace{}, native: natives(c.last.Pods, l), lastCorrect: before, arriving: kube.Arriving(c.last.Pods, l, exists)}
 	var remarks []string
 	v.workloads, remarks = kube.Workloads(c.last.Pods, l, exists)
 	c.cfg.spaces.Apply(v.workloads)
@@ -97,6 +129,9 @@ func (c *Follower) workloads() []node.Workload {
 			continue
 		}
 		w.Objective = objectiveOf(p, w.Class, c.cfg.node.Objectives)
+		if o := w.Objective.Requests; o.Stated() {
+			v.metrics[w.ID] = metricsOf(p, o, c.cfg.node.Objectives)
+		}
 		v.running = append(v.running, p)
 		if !evictable(p) {
 			continue

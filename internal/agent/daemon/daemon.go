@@ -18,6 +18,7 @@ import (
 	"tenon.sh/tenon/internal/agent/configfile"
 	"tenon.sh/tenon/internal/agent/health"
 	"tenon.sh/tenon/internal/agent/loop"
+	"tenon.sh/tenon/internal/agent/scrape"
 	"tenon.sh/tenon/internal/agent/workers"
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/decide/policy"
@@ -91,6 +92,7 @@ type daemon struct {
 	before     policy.State  // state of the policies before the present tick
 	read       time.Duration // uptime at the last snapshot in the state of the policies; 0: none yet
 	signals    *signals
+	requests   scrape.Readers
 	mechanisms *mechanisms
 	slices     *workers.Desk
 
@@ -163,6 +165,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		d.Log.Info("continuing with the state of the last tenond", "seconds_ago", age.Seconds())
 	}
 	d.signals = openSignals(ctx, d.host, d.tree, fs, d.Log)
+	defer d.requests.Close()
 	if d.mechanisms, err = openMechanisms(o.StateDir, fs, d.signals.send); err != nil {
 		if d.mechanisms == nil {
 			return err
@@ -271,6 +274,7 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	}
 	if err == nil {
 		d.read = read
+		d.requests.Fill(&s)
 		d.conflicts.see(&s)
 		d.health.Set(health.Contested, "knobs", d.conflicts.trouble(s))
 		d.health.Set(health.Unread, "kernel files", host.Unread(d.host))

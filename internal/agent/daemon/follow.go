@@ -7,6 +7,7 @@ import (
 
 	"tenon.sh/tenon/internal/agent/health"
 	"tenon.sh/tenon/internal/agent/record"
+	"tenon.sh/tenon/internal/agent/scrape"
 	"tenon.sh/tenon/internal/decide/match"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
@@ -109,6 +110,7 @@ func (d *daemon) followGroups() {
 		remarks = append(remarks, more...)
 	}
 	d.reporter.workloads(workloads, remarks)
+	d.requests.Follow(d.targets(workloads))
 	if !whole && d.hasAll(workloads, came) {
 		return
 	}
@@ -122,6 +124,23 @@ func (d *daemon) followGroups() {
 		return
 	}
 	d.followed = workloads
+}
+
+// targets returns the services whose requests are read. A service of a rule is
+// read at this node.
+func (d *daemon) targets(workloads []node.Workload) (all []scrape.Target) {
+	for i := range workloads {
+		w := &workloads[i]
+		if !w.Objective.Requests.Stated() || !w.Class.Sensitive() {
+			continue
+		}
+		t := scrape.Target{Workload: w.ID, Address: "127.0.0.1", Want: w.Objective.Requests}
+		if w.Pod && d.cluster != nil {
+			t.Address, t.Trouble = d.cluster.Metrics(w.ID)
+		}
+		all = append(all, t)
+	}
+	return all
 }
 
 // rootBeside returns the highest cgroup from group up to root that does not

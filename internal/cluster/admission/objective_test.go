@@ -21,7 +21,11 @@ func TestAnObjectiveIsRefusedWithFieldAndRange(t *testing.T) {
 		"too short":       {ls, `{"runQueueDelay": "5us"}`, at + ".runQueueDelay: 5µs: want a duration from 10µs to 1s"},
 		"too long":        {ls, `{"runQueueDelay": "1h"}`, at + ".runQueueDelay: 1h0m0s: want a duration from 10µs to 1s"},
 		"no unit":         {ls, `{"runQueueDelay": 2}`, at + ".runQueueDelay: 2: want a duration from 10µs to 1s, such as 1s or 500ms"},
-		"an unknown key":  {ls, `{"p99": "2ms"}`, at + ".p99: unknown key: want runQueueDelay"},
+		"an unknown key":  {ls, `{"every": "2ms"}`, at + ".every: unknown key: want runQueueDelay, p50, "},
+		"of requests":     {ls, `{"p99": "2ms", "source": "metrics", "port": 8080}`, ""},
+		"without a port":  {ls, `{"p99": "2ms", "source": "metrics"}`, at + ".port: missing: want a whole number from 1 to 65535"},
+		"by the socket":   {ls, `{"p99": "2ms", "source": "socket", "port": 8080}`, at + `.source: "socket": want metrics`},
+		"a batch pod's":   {be, `{"p99": "2ms", "source": "metrics", "port": 8080}`, at + ".p99: 2ms: want it for LSE, LSR or LS only: class BE has no latency objective"},
 		"a misspelt key":  {ls, `{"runQueueDealy": "2ms"}`, at + ".runQueueDealy: unknown key: did you mean runQueueDelay?"},
 		"not JSON":        {ls, `p99 <= 5ms`, at + ": not JSON: "},
 		"best-effort":     {be, `{"runQueueDelay": "2ms"}`, at + ".runQueueDelay: 2ms: want it for LSE, LSR or LS only: class BE has no latency objective"},
@@ -60,6 +64,19 @@ func TestAnObjectiveIsRefusedWithFieldAndRange(t *testing.T) {
 	}
 	if v := ValidateConfigMap(map[string]string{"objective-config": `{"objectives": [{"namespaces": ["shop"], "objective": {"runQueueDelay": "2ms"}}]}`}); !v.Allowed() || len(v.Warnings) > 0 {
 		t.Errorf("a good ConfigMap: %+v", v)
+	}
+}
+
+// TestAProfileStatesAnObjectiveForRequests checks that a profile gives a pod an
+// objective for its requests.
+func TestAProfileStatesAnObjectiveForRequests(t *testing.T) {
+	p, v := admit(Request{Pod: pod(t, "app: web", "", own), Profiles: []configv1alpha1.ClusterColocationProfile{
+		profiled("a", func(s *configv1alpha1.ClusterColocationProfileSpec) {
+			s.QoSClass, s.Annotations = "LS", map[string]string{kube.AnnotationObjective: `{"p99": "5ms", "source": "metrics", "port": 8080}`}
+		}),
+	}})
+	if o, said, _ := kube.ObjectiveOf(p, kube.Class(p)); !v.Allowed() || !said || !o.Requests.Stated() || o.Requests.Port != 8080 {
+		t.Errorf("%s: %v", v.Message(), p.Annotations)
 	}
 }
 

@@ -23,7 +23,7 @@ func Slim(p *corev1.Pod) {
 	}
 	status := &p.Status
 	p.Status = corev1.PodStatus{
-		Phase: status.Phase, Reason: status.Reason, StartTime: status.StartTime, QOSClass: status.QOSClass,
+		Phase: status.Phase, Reason: status.Reason, StartTime: status.StartTime, QOSClass: status.QOSClass, PodIP: status.PodIP,
 		InitContainerStatuses: slimStatuses(status.InitContainerStatuses),
 		ContainerStatuses:     slimStatuses(status.ContainerStatuses),
 	}

@@ -62,6 +62,10 @@ type Rule struct {
 const (
 	minDelay = 10 * time.Microsecond
 	maxDelay = time.Second
+	// No source counts shorter requests well, and no service is latency-sensitive
+	// whose requests may take longer.
+	minTarget = 100 * time.Microsecond
+	maxTarget = time.Minute
 )
 
 // A Fault is a mistake in one field of a rule.
@@ -112,18 +116,24 @@ const FieldSelectors = "cgroups, units, containers"
 
 // CheckObjective returns the faults of an objective of a workload of the given
 // class. The function is the same for rules and for pods.
-func CheckObjective(class node.Class, o node.Objective) []Fault {
-	const field = "runQueueDelay"
-	delay, wanted := o.RunQueueDelay.Value()
-	switch {
-	case !wanted:
-		return nil
-	case delay < minDelay || delay > maxDelay:
-		return []Fault{{field, fmt.Sprintf("%v: want %v to %v", delay, minDelay, maxDelay)}}
-	case !class.Sensitive():
-		return []Fault{{field, fmt.Sprintf("%v: want it for LSE, LSR or LS only: class %s has no latency objective", delay, class)}}
+func CheckObjective(class node.Class, o node.Objective) (faults []Fault) {
+	add := func(field string, limit, least, most time.Duration) {
+		switch {
+		case limit < least || limit > most:
+			faults = append(faults, Fault{field, fmt.Sprintf("%v: want %v to %v", limit, least, most)})
+		case !class.Sensitive():
+			faults = append(faults, Fault{field, fmt.Sprintf("%v: want it for LSE, LSR or LS only: class %s has no latency objective", limit, class)})
+		}
 	}
-	return nil
+	if delay, wanted := o.RunQueueDelay.Value(); wanted {
+		add("runQueueDelay", delay, minDelay, maxDelay)
+	}
+	for i, p := range node.Percentiles {
+		if target := o.Requests.Within[i]; target != 0 {
+			add(p.Name, target, minTarget, maxTarget)
+		}
+	}
+	return faults
 }
 
 func checkAmounts[T unit.MilliCPU | unit.Bytes](resource string, request, limit node.Maybe[T]) []Fault {

@@ -25,9 +25,14 @@ type RequestObjective struct {
 	// Port and Path are where the workload itself shows its metrics over HTTP.
 	Port int    `json:"port,omitempty"`
 	Path string `json:"path,omitempty"`
-	// Family is the name of a Prometheus histogram whose unit is Unit, without the
-	// suffix _bucket. Its series with these Labels are added up. Unused entries of
-	// Labels are zero.
+	// Series is the histogram of the durations.
+	Series Series `json:"series,omitzero"`
+}
+
+// A Series is a Prometheus histogram: its name without the suffix _bucket, and its
+// unit. Its time series with these Labels are added up. Unused entries of Labels
+// are zero.
+type Series struct {
 	Family string           `json:"family,omitempty"`
 	Unit   time.Duration    `json:"unit_ns,omitempty"`
 	Labels [MaxLabels]Label `json:"labels,omitzero"`
@@ -39,7 +44,7 @@ type Label struct {
 	Value string `json:"value,omitempty"`
 }
 
-// MaxLabels is the number of labels by which a RequestObjective can choose series.
+// MaxLabels is the number of labels that a Series can have.
 const MaxLabels = 4
 
 // Stated reports whether there is an objective for requests.
