@@ -2,11 +2,14 @@ package policy
 
 import (
 	"bufio"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,8 +18,11 @@ import (
 
 	"tenon.sh/tenon/internal/decide/burst"
 	"tenon.sh/tenon/internal/decide/cpus/pick"
+	"tenon.sh/tenon/internal/decide/evict"
+	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/memory"
+	"tenon.sh/tenon/internal/decide/overcommit"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/suppress"
 	"tenon.sh/tenon/internal/model/cpus"
@@ -30,7 +36,7 @@ var update = flag.Bool("update", false, "rewrite the scenarios and the compariso
 //
 //	# comments describe the scenario
 //	node cpus=4 [smt=2] [numa=1] [l3=1] [mem=16Gi,48Gi] [isolated=2-3] [v=1] [idle=no] [protect=no] [recursive] [bursts=no] [CONFIG] [job=700m] [empty]
-//	config CONFIG, which is any of: qos qos=cpu.weight target=65% min=10% policy=cpuset reserved=0-1 sets=kept lend burst=auto [save=1000%] [borrow=300%] [for=60s] seats off
+//	config CONFIG, which is any field of Config by its Go names (Suppress.MinPercent=10%), and any of: qos qos=cpu.weight target=65% min=10% policy=cpuset reserved=0-1 sets=kept lend burst=auto [save=1000%] [borrow=300%] [for=60s] seats off
 //	class LS [min=50%] [low=50%] [high=50%]       memory QoS of a class
 //	workload ID CLASS CGROUP [meet=CGROUP] [cpus=0-3] [cpu=2] [limit=700m] [request=1Gi] [memory=2Gi] [priority=5] [weight=512] [yields=CGROUP] [kept] [own=2|seats=2|pool=1500m [grows]] [apart=core|numa]
 //	part ID NAME [limit=700m] [request=1Gi] [memory=2Gi] [weight=512]     a container of a pod
@@ -305,9 +311,70 @@ func (n *scene) configure(t *testing.T, w word) {
 	case "for":
 		n.config.Burst.PeriodSeconds = int64(mustParse(t, w, time.ParseDuration) / time.Second)
 	default:
-		if !n.configureIsolation(t, w) {
+		if !n.configureField(t, w) && !n.configureIsolation(t, w) {
 			n.configureBatch(t, w)
 		}
+	}
+}
+
+// configureField reads a word such as Suppress.MinPercent=10%, which sets a field
+// of Config by its Go names. It returns false if Config has no field of the first
+// name.
+func (n *scene) configureField(t *testing.T, w word) bool {
+	t.Helper()
+	v := reflect.ValueOf(&n.config).Elem()
+	for i, name := range strings.Split(w.key, ".") {
+		if v.Kind() == reflect.Struct {
+			v = v.FieldByName(name)
+		} else {
+			v = reflect.Value{}
+		}
+		switch {
+		case !v.IsValid() && i == 0:
+			return false
+		case !v.IsValid():
+			t.Fatalf("scenario word %s=%s: the configuration has no field %s", w.key, w.val, name)
+		}
+	}
+	if err := setField(v, w.val); err != nil {
+		t.Fatalf("scenario word %s=%s: %v", w.key, w.val, err)
+	}
+	return true
+}
+
+// setField sets a field to the value of a text: a duration, an amount with its
+// unit, or the JSON form of the value, without the quotes of a text.
+func setField(v reflect.Value, text string) error {
+	var err error
+	switch to := v.Addr().Interface().(type) {
+	case *time.Duration:
+		*to, err = time.ParseDuration(text)
+	case *unit.MilliCPU:
+		*to, err = unit.ParseMilliCPU(text)
+	case *unit.Bytes:
+		*to, err = unit.ParseBytes(text)
+	case *unit.Percent:
+		*to, err = percent(text)
+	default:
+		if err = json.Unmarshal([]byte(text), to); err != nil {
+			err = json.Unmarshal([]byte(strconv.Quote(text)), to)
+		}
+	}
+	return err
+}
+
+// TestAScenarioCanSetEveryKindOfField checks the words that set fields of Config.
+func TestAScenarioCanSetEveryKindOfField(t *testing.T) {
+	n := readNode(t, "cpus=4 qos Suppress.Enable=true Suppress.MinPercent=10% Suppress.Policy=cpuset Evict.Grace=7s Pool.ReservedCPUs=0-1 CPUQOS.Headroom=2 Overcommit.ReservedCPU=1500m")
+	want := Config{
+		Pool:       facts.Pool{ReservedCPUs: unit.CPUSetOf(0, 1)},
+		CPUQOS:     isolation.Config{Enable: true, Headroom: node.Some(2)},
+		Suppress:   suppress.Config{Enable: true, MinPercent: 10, Policy: suppress.ByCPUSet},
+		Evict:      evict.Config{Grace: 7 * time.Second},
+		Overcommit: overcommit.Config{ReservedCPU: 1500},
+	}
+	if !reflect.DeepEqual(n.config, want) {
+		t.Errorf("the configuration is %+v, want %+v", n.config, want)
 	}
 }
 
