@@ -32,7 +32,7 @@ func TestEveryKeyThatActsReachesThePolicies(t *testing.T) {
 	}
 	for path, acts := range keys {
 		if !acts {
-			t.Errorf("%s changes nothing in the configuration of the policies: policy.go does not use it", path)
+			t.Errorf("%s changes nothing in the configuration of the policies: Policy does not use it", path)
 		}
 	}
 	if len(keys) < 60 {

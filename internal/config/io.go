@@ -9,7 +9,42 @@ import (
 
 	"tenon.sh/tenon/internal/decide/blockio"
 	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
+
+// BlkIOQOS configures how a class uses block devices.
+type BlkIOQOS struct {
+	Enable node.Maybe[bool] `json:"enable,omitzero"`
+	Blocks []Block          `json:"blocks,omitempty"`
+}
+
+// Block is a block device, a volume group or a pod's volume.
+type Block struct {
+	Name node.Maybe[string] `json:"name,omitzero"`
+	Type node.Maybe[string] `json:"type,omitzero" oneof:"device volumegroup podvolume"`
+	IO   IO                 `json:"ioCfg,omitzero"`
+}
+
+// IO contains the settings of one Block for all work of a class together: limits, weight and
+// latency targets. Rates are per second, and 0 means no limit. Latencies are in microseconds.
+type IO struct {
+	ReadIOPS            node.Maybe[int64]        `json:"readIOPS,omitzero" range:"0.."`
+	WriteIOPS           node.Maybe[int64]        `json:"writeIOPS,omitzero" range:"0.."`
+	ReadBPS             node.Maybe[int64]        `json:"readBPS,omitzero" range:"0.."`
+	WriteBPS            node.Maybe[int64]        `json:"writeBPS,omitzero" range:"0.."`
+	WeightPercent       node.Maybe[unit.Percent] `json:"ioWeightPercent,omitzero" range:"1..100" taken:"0..100"`
+	ReadLatency         node.Maybe[int64]        `json:"readLatency,omitzero" range:"1.." taken:"0.."`
+	WriteLatency        node.Maybe[int64]        `json:"writeLatency,omitzero" range:"1.." taken:"0.."`
+	ReadLatencyPercent  node.Maybe[unit.Percent] `json:"readLatencyPercent,omitzero" range:"0..100" later:""`
+	WriteLatencyPercent node.Maybe[unit.Percent] `json:"writeLatencyPercent,omitzero" range:"0..100" later:""`
+	EnableUserModel     node.Maybe[bool]         `json:"enableUserModel,omitzero" later:"false"`
+	ModelReadBPS        node.Maybe[int64]        `json:"modelReadBPS,omitzero" range:"1.." taken:"0.." later:""`
+	ModelWriteBPS       node.Maybe[int64]        `json:"modelWriteBPS,omitzero" range:"1.." taken:"0.." later:""`
+	ModelReadSeqIOPS    node.Maybe[int64]        `json:"modelReadSeqIOPS,omitzero" range:"1.." taken:"0.." later:""`
+	ModelWriteSeqIOPS   node.Maybe[int64]        `json:"modelWriteSeqIOPS,omitzero" range:"1.." taken:"0.." later:""`
+	ModelReadRandIOPS   node.Maybe[int64]        `json:"modelReadRandIOPS,omitzero" range:"1.." taken:"0.." later:""`
+	ModelWriteRandIOPS  node.Maybe[int64]        `json:"modelWriteRandIOPS,omitzero" range:"1.." taken:"0.." later:""`
+}
 
 const (
 	podVolume = "podvolume"

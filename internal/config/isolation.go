@@ -8,6 +8,28 @@ import (
 	"tenon.sh/tenon/internal/model/node"
 )
 
+// Policies selects mechanisms for parts of QOS. By default, trials on the node
+// select the CPU isolation (see measured order in docs/glossary.md).
+type Policies struct {
+	CPUPolicy    node.Maybe[string] `json:"cpuPolicy,omitzero" oneof:"groupIdentity coreSched"`
+	NetQOSPolicy node.Maybe[string] `json:"netQOSPolicy,omitzero" oneof:"tc terway-qos" later:""`
+	// Only Tenon has the following keys.
+	CPUIsolation     node.Maybe[string] `json:"cpuIsolation,omitzero" oneof:"auto measured strongest MECHANISM"`
+	Trials           node.Maybe[bool]   `json:"cpuIsolationTrials,omitzero"`
+	HoldMicroseconds node.Maybe[int64]  `json:"cpuIsolationHoldMicroseconds,omitzero" range:"0..10000"`
+	HeadroomCores    node.Maybe[int64]  `json:"cpuIsolationHeadroomCores,omitzero" range:"0..64"`
+	LongSlices       node.Maybe[bool]   `json:"cpuIsolationLongSlices,omitzero"`
+	LimitSeats       node.Maybe[bool]   `json:"cpuLimitSeats,omitzero"`
+}
+
+// CPUQOS configures which classes get the CPU first.
+type CPUQOS struct {
+	Enable        node.Maybe[bool]  `json:"enable,omitzero"`
+	GroupIdentity node.Maybe[int64] `json:"groupIdentity,omitzero" range:"-1..2"`
+	SchedIdle     node.Maybe[int64] `json:"schedIdle,omitzero" range:"0..1"`
+	CoreExpeller  node.Maybe[bool]  `json:"coreExpeller,omitzero"`
+}
+
 // cpuQOS reports whether LS work gets the CPU before BE work. Either class may
 // enable this, because it concerns both.
 func (q QOS) cpuQOS() bool {

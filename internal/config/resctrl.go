@@ -8,6 +8,14 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
+// ResctrlQOS configures how much L3 cache and memory bandwidth a class may use.
+type ResctrlQOS struct {
+	Enable               node.Maybe[bool]         `json:"enable,omitzero"`
+	CATRangeStartPercent node.Maybe[unit.Percent] `json:"catRangeStartPercent,omitzero" range:"0..100"`
+	CATRangeEndPercent   node.Maybe[unit.Percent] `json:"catRangeEndPercent,omitzero" range:"0..100"`
+	MBAPercent           node.Maybe[unit.Percent] `json:"mbaPercent,omitzero" range:"1..100" taken:"0..100"`
+}
+
 // cache returns the shares of the classes whose resctrlQOS is enabled. LSE has
 // the same share as LSR. SYSTEM work stays in the default group.
 func (q QOS) cache() cache.Config {
