@@ -95,6 +95,11 @@ func (n *scene) makeGroup(p node.CgroupPath) {
 	now[node.Knob{Cgroup: p, File: node.FileCPUWeight}] = node.CPUWeight{Weight: unit.WeightOf(100)}
 	now[node.Knob{Cgroup: p, File: node.FileCPUMax}] = node.CPUMax{Quota: node.NoQuota, Period: node.DefaultPeriod}
 	now[node.Knob{Cgroup: p, File: node.FileMemory}] = node.NoMemoryLimit
+	for _, l := range node.LimitFiles {
+		if !n.snap.Knobs.Kernel.Lacks(l.File) {
+			now[node.Knob{Cgroup: p, File: l.File}] = l.Of(node.NoMaximum)
+		}
+	}
 	n.makeIO(p)
 	n.showIsolation()
 	set, mems := node.CPUs{}, node.CPUs{}
