@@ -216,8 +216,12 @@ func (x *suppressor) setsOf(chosen map[node.CgroupPath]unit.CPUSet, reasons map[
 				to = to.Intersect(up.Set)
 			}
 			set := x.nextCPUSet(k.cgroup, to)
-			if above && !up.Set.Contains(set) {
-				set = to // the workload leaves its seats, and the cgroup has no cgroup below it
+			if above && !up.Set.Contains(set) { // the workload leaves its seats
+				if x.hasBelow(k.cgroup) {
+					x.widenAbove(k.cgroup, set, next, wants)
+				} else {
+					set = to
+				}
 			}
 			if last == nil || last.Set != set {
 				last, value = &node.CPUs{Set: set}, node.CPUs{Set: set}
@@ -227,6 +231,22 @@ func (x *suppressor) setsOf(chosen map[node.CgroupPath]unit.CPUSet, reasons map[
 		wants = append(wants, w)
 	}
 	return wants
+}
+
+// hasBelow reports whether the chain has a cgroup directly below p.
+func (x *suppressor) hasBelow(p node.CgroupPath) bool {
+	return slices.ContainsFunc(x.chain, func(k link) bool { return k.cgroup.Parent() == p })
+}
+
+// widenAbove lets the cgroups above p contain a set for this tick. A cgroup below
+// p has no CPU of its next set yet, and can only get one when p has both.
+func (x *suppressor) widenAbove(p node.CgroupPath, set unit.CPUSet, next map[node.CgroupPath]*node.CPUs, wants []plan.Want) {
+	for i, k := range x.chain[:len(wants)] {
+		if up := next[k.cgroup]; up != nil && k.cgroup != p && k.cgroup.Contains(p) {
+			both := node.CPUs{Set: up.Set.Union(set)}
+			next[k.cgroup], wants[i].Value = &both, both
+		}
+	}
 }
 
 // nextCPUSet returns the next cpuset of a cgroup on the way to the wanted one.

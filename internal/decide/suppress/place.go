@@ -31,10 +31,14 @@ func (x *suppressor) keepOff(i plan.Intent, reason string) (map[node.CgroupPath]
 	reasons := make(map[node.CgroupPath]string, len(x.Roots))
 	for _, m := range x.Roots {
 		room := facts.RoomOf(x.snap.Knobs, m, all)
-		free := room.Intersect(p.Free)
-		to := x.clear(free)
-		chosen[m], reasons[m] = to, clauses(x.closed(room), x.exclusive(room.Minus(free)), keptOff(free, to))
-		open[m] = to == room
+		to, why := x.openOf(room, p)
+		chosen[m], reasons[m], open[m] = to, why, to == room
+		// An ancestor that was the root before may still have a set from Tenon. It loses
+		// the set in this tick, so the root is open only if it is without that set, too.
+		if before := hold.RoomBefore(x.snap.Knobs, m, all); open[m] && before != room {
+			may, why := x.openOf(before, p)
+			reasons[m], open[m] = why, may == before
+		}
 		now, _ := x.snap.Knobs.Now[node.Knob{Cgroup: m, File: node.FileCPUs}].(node.CPUs)
 		switch kept := now.Set.Intersect(to); {
 		case to.Empty():
@@ -50,6 +54,14 @@ func (x *suppressor) keepOff(i plan.Intent, reason string) (map[node.CgroupPath]
 		}
 	}
 	return chosen, wants
+}
+
+// openOf returns those CPUs of a set that BE work may use, and words for a reason
+// that say why it may not use the others.
+func (x *suppressor) openOf(room unit.CPUSet, p hold.Places) (unit.CPUSet, string) {
+	free := room.Intersect(p.Free)
+	to := x.clear(free)
+	return to, clauses(x.closed(room), x.exclusive(room.Minus(free)), keptOff(free, to))
 }
 
 // closed returns words for a reason: how many CPUs of a set are reserved. If none
