@@ -83,8 +83,8 @@ func Skip(t testing.TB, parts int, list []string) {
 }
 
 // Seeds returns the seeds of a random test for this commit: the first ones, which
-// always run, and as many others below the number all. In make soak it returns all.
-func Seeds(first []uint64, all uint64) []uint64 {
+// always run, and some more below the number all. In make soak it returns all.
+func Seeds(first []uint64, more int, all uint64) []uint64 {
 	turn, err := Name()
 	switch {
 	case All():
@@ -94,7 +94,7 @@ func Seeds(first []uint64, all uint64) []uint64 {
 		}
 	case err == nil:
 		first = slices.Clone(first)
-		for i := range first {
+		for i := range more {
 			sum := sha256.Sum256([]byte(turn + "\n" + strconv.Itoa(i)))
 			first = append(first, binary.BigEndian.Uint64(sum[:])%all)
 		}

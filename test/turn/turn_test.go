@@ -66,7 +66,7 @@ func TestSoakSelectsAll(t *testing.T) {
 	if got, err := Choose(2, list); err != nil || !slices.Equal(got, list) || !All() {
 		t.Errorf("selected %q, %v", got, err)
 	}
-	if got := Seeds([]uint64{7}, 3); !slices.Equal(got, []uint64{0, 1, 2}) {
+	if got := Seeds([]uint64{7}, 1, 3); !slices.Equal(got, []uint64{0, 1, 2}) {
 		t.Errorf("seeds %d", got)
 	}
 }
@@ -109,9 +109,9 @@ func (n *namedTest) Skipf(string, ...any) { n.skipped = true }
 
 func TestSeedsAreThoseOfTheTurn(t *testing.T) {
 	t.Setenv(variable, "one")
-	one, again := Seeds([]uint64{7}, 1000), Seeds([]uint64{7}, 1000)
+	one, again := Seeds([]uint64{7}, 1, 1000), Seeds([]uint64{7}, 1, 1000)
 	t.Setenv(variable, "two")
-	two := Seeds([]uint64{7}, 1000)
+	two := Seeds([]uint64{7}, 1, 1000)
 	if len(one) != 2 || one[0] != 7 || !slices.Equal(one, again) || slices.Equal(one, two) || one[1] >= 1000 {
 		t.Errorf("%d, %d and %d", one, again, two)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"tenon.sh/tenon/internal/decide/suppress"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
+	"tenon.sh/tenon/test/turn"
 )
 
 // anyIsolation makes a random change to one input of the choice of a mechanism:
@@ -64,10 +66,26 @@ func (n *scene) anyIsolation(t *testing.T, rnd *rand.Rand) {
 // After every tick the scene checks three things: at most one mechanism is
 // active, no LS work is in a cgroup that Tenon changed for BE work, and BE work
 // keeps cpu.idle. The test itself checks the wants. In a second run every third
-// step fails.
+// step fails. Each commit runs other seeds beside the fixed ones, and make soak 200.
 func TestOneMechanismAtATime(t *testing.T) {
-	rnd := rand.New(rand.NewPCG(71, 62))
-	used := map[node.Mechanism]int{}
+	var used sync.Map // node.Mechanism
+	t.Run("seeds", func(t *testing.T) {
+		for _, seed := range turn.Seeds([]uint64{2, 45, 198}, 2, 200) {
+			t.Run(fmt.Sprint(seed), func(t *testing.T) {
+				t.Parallel()
+				oneMechanism(t, seed, &used)
+			})
+		}
+	})
+	for _, m := range node.Mechanisms {
+		if _, is := used.Load(m); !is {
+			t.Errorf("the mechanism %s was never in use", m)
+		}
+	}
+}
+
+func oneMechanism(t *testing.T, seed uint64, used *sync.Map) {
+	rnd := rand.New(rand.NewPCG(71, seed))
 	for try := range 60 {
 		n := anyScene(rnd, 48, 1+try%2)
 		if try%2 == 0 { // another component manages the weights of the parents
@@ -98,7 +116,7 @@ func TestOneMechanismAtATime(t *testing.T) {
 			n.pass(p)
 			n.checkWants(t)
 			n.decide(t)
-			used[n.state.Selector.Status.Mechanism]++
+			used.Store(n.state.Selector.Status.Mechanism, true)
 			if n.config.CPUQOS.Enable == (n.state.Selector.Status.Mechanism == "") {
 				t.Fatalf("CPU QoS is on: %v, and in use is the mechanism %q", n.config.CPUQOS.Enable, n.state.Selector.Status.Mechanism)
 			}
@@ -107,11 +125,6 @@ func TestOneMechanismAtATime(t *testing.T) {
 			if t.Failed() {
 				t.Fatalf("try %d: %+v", try, n.state.Selector.Status)
 			}
-		}
-	}
-	for _, r := range node.Mechanisms {
-		if used[r] == 0 {
-			t.Errorf("the mechanism %s was never in use: %v", r, used)
 		}
 	}
 }

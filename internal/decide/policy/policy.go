@@ -5,8 +5,6 @@
 package policy
 
 import (
-	"slices"
-
 	"tenon.sh/tenon/internal/decide/blockio"
 	"tenon.sh/tenon/internal/decide/burst"
 	"tenon.sh/tenon/internal/decide/cache"
@@ -131,38 +129,10 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	}
 	wants := plan.Join(more, selector, isolation.WeightWants(c.CPUQOS, next.Selector.Status.Mechanism, l, s), bounds, bind.LS(own, l, s), limits,
 		memory.Decide(c.Memory, s), shares, blockio.Decide(c.IO, s), ends)
-	wants = writeconflict.Pause(s, append(wants, orphans(l, s, wants)...))
+	wants = append(wants, orphans(l, s, wants)...)
+	releaseInSteps(s.Knobs, wants)
+	wants = writeconflict.Pause(s, wants)
 	orders, slotless := isolation.Orders(s, l.RootOf, wants)
 	next.Selector.Status.Slotless = slotless
 	return next, append(wants, orders...)
-}
-
-// orphans releases every knob that Tenon has changed and that no policy wants
-// any more. The workload of such a knob may match no rule any more.
-func orphans(l facts.Layout, s node.Snapshot, wants []plan.Want) []plan.Want {
-	if len(s.Knobs.Before) == 0 {
-		return nil
-	}
-	wanted := make(map[node.Knob]bool, min(len(wants), len(s.Knobs.Before)))
-	for i := range wants {
-		if _, touched := s.Knobs.Before[wants[i].Knob]; touched {
-			wanted[wants[i].Knob] = true
-		}
-	}
-	if len(wanted) == len(s.Knobs.Before) {
-		return nil
-	}
-	var left []node.Knob
-	for k := range s.Knobs.Before {
-		if !wanted[k] {
-			left = append(left, k)
-		}
-	}
-	slices.SortFunc(left, node.Knob.Compare)
-	var released []plan.Want
-	for _, k := range left {
-		_, inBE := l.RootAbove(k.Cgroup)
-		released = append(released, plan.Want{Intent: plan.Release, Knob: k, Owner: plan.OwnerPolicy, Reason: "no policy wants it any more", BE: inBE})
-	}
-	return released
 }

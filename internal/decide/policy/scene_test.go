@@ -208,7 +208,12 @@ func (n *scene) pass(p spell) {
 func (n *scene) decide(t testing.TB) []plan.Step {
 	t.Helper()
 	n.state, n.wants = Decide(n.config, n.state, n.snap)
-	steps := plan.Diff(n.snap.Knobs, n.wants)
+	return n.apply(t, plan.Diff(n.snap.Knobs, n.wants))
+}
+
+// apply applies steps, and checks that the kernel refuses none.
+func (n *scene) apply(t testing.TB, steps []plan.Step) []plan.Step {
+	t.Helper()
 	for _, s := range steps {
 		if why := n.refusal(s); why != "" {
 			t.Errorf("the kernel refuses %v: %s", s, why)
