@@ -159,6 +159,7 @@ func TestConformanceOnCgroupV2(t *testing.T) {
 // of this machine. It also reads the topology of a machine that has two caches
 // in each socket, and a NUMA node without CPUs.
 func TestProbeOnCgroupV2(t *testing.T) {
+	oneOf(t, shaped, t.Name())
 	t.Parallel() // the guest uses one CPU of the host
 	m := machine(t)
 	m.Topology.CachesPerSocket, m.MiBWithoutCPUs = 2, 256

@@ -29,8 +29,8 @@ var (
 	long = []string{"TestIsolation", "TestKubeletOnCgroupV2", "lab"}
 	// Both load the BE scheduler into kernels that have sched_ext.
 	loading = []string{"TestQOSByHandInKernels", "alternating"}
-	// Both run tenond in a guest with CPUs of another shape.
-	shaped = []string{"TestSignalsOnCgroupV2", "TestTenondOnSeveralCaches"}
+	// The first two load the tracing programs, the last two read a machine of many caches.
+	shaped = []string{"TestSignalsOnCgroupV2", "TestProbeOnCgroupV2", "TestTenondOnSeveralCaches"}
 )
 
 // oneOf skips a test unless it is the one of a list for this commit.
