@@ -29,8 +29,8 @@ func TestLSRIsLentUnlessTheOwnerSaysOtherwise(t *testing.T) {
 		"resource-threshold-config: {enable: true, cpuSuppressLendLSR: false}":  false,
 		"resource-threshold-config: {enable: false, cpuSuppressLendLSR: false}": true, // the section is disabled
 	} {
-		if c := mustParse(t, header+text+"\n"); c.Policy.Pool.LendLSR != want {
-			t.Errorf("%s: lent %v, want %v", text, c.Policy.Pool.LendLSR, want)
+		if c := mustParse(t, header+text+"\n"); c.Policy.NodeCPUs.LendLSR != want {
+			t.Errorf("%s: lent %v, want %v", text, c.Policy.NodeCPUs.LendLSR, want)
 		}
 	}
 }

@@ -166,7 +166,7 @@ func (n *NodeConfig) reserve(text string) []Fault {
 	if err != nil {
 		return []Fault{{Field: field + ".reservedCPUs", Problem: quote(r.CPUs.Or("")) + ": want CPUs such as 0-1,8"}}
 	}
-	n.Policy.Pool.ReservedCPUs = cpus
+	n.Policy.NodeCPUs.ReservedCPUs = cpus
 	if r.Policy.Or("") == "ReservedCPUsOnly" {
 		return nil
 	}
@@ -174,7 +174,7 @@ func (n *NodeConfig) reserve(text string) []Fault {
 	if !cpus.Empty() {
 		cpu = unit.CPUs(cpus.Len())
 	} else if n.Policy.Suppress.Enable {
-		n.Policy.Pool.Reserved = cpu
+		n.Policy.NodeCPUs.Reserved = cpu
 	}
 	if n.Policy.Overcommit.Enable {
 		n.Policy.Overcommit.ReservedCPU, n.Policy.Overcommit.ReservedMemory = cpu, memory

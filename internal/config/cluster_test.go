@@ -325,8 +325,8 @@ func TestNodesReservationIsKeptFromBatchWork(t *testing.T) {
 		if strings.Contains(text, "reservedCPUs") { // the node reserves certain CPUs and not an amount
 			used, cpus = 0, unit.CPUSetOf(0, 1, 2, 3)
 		}
-		if policy.Pool.Reserved != used || policy.Pool.ReservedCPUs != cpus {
-			t.Errorf("%s keeps %v and CPUs %q from what batch work may use; want %v and %q", text, policy.Pool.Reserved, policy.Pool.ReservedCPUs, used, cpus)
+		if policy.NodeCPUs.Reserved != used || policy.NodeCPUs.ReservedCPUs != cpus {
+			t.Errorf("%s keeps %v and CPUs %q from what batch work may use; want %v and %q", text, policy.NodeCPUs.Reserved, policy.NodeCPUs.ReservedCPUs, used, cpus)
 		}
 		if o.ReservedCPU != want || want > 0 && o.ReservedMemory != 1<<30 {
 			t.Errorf("%s reserves %v and %v; want %v", text, o.ReservedCPU, o.ReservedMemory, want)

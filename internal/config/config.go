@@ -118,7 +118,7 @@ func Parse(data []byte) (Config, []Fault) {
 		ContainerSockets: f.ContainerSockets,
 		Notices:          slices.Concat(noticesOfRules(f.Rules), sliceNotices(f.Slices, f.sliceUses()), f.Notices(), f.Unlikely()),
 	}
-	c.Policy.Pool.CPUs = f.cpus()
+	c.Policy.NodeCPUs.CPUs = f.cpus()
 	c.Policy.Seats.Slices = workerSlices(f.Slices, f.sliceUses())
 	c.Policy.Cache.Peak = valueOf(f.MemoryBandwidth)
 	f.reserve(&c.Policy.Overcommit)

@@ -92,8 +92,8 @@ var defaultBurst = burst.Config{CPUPercent: 1000, QuotaPercent: 300, PeriodSecon
 func TestDefaultFileTurnsOnCPUQOSAlone(t *testing.T) {
 	c := mustParse(t, string(Default()))
 	want := policy.Config{
-		CPUQOS: isolation.Config{Enable: true, Measured: true, Hold: node.Some(200 * time.Microsecond)},
-		Pool:   facts.Pool{LendLSR: true}, Suppress: suppress.Config{ThresholdPercent: 65, Policy: suppress.ByQuota},
+		CPUQOS:   isolation.Config{Enable: true, Measured: true, Hold: node.Some(200 * time.Microsecond)},
+		NodeCPUs: facts.NodeCPUs{LendLSR: true}, Suppress: suppress.Config{ThresholdPercent: 65, Policy: suppress.ByQuota},
 		Burst: defaultBurst,
 	}
 	if !reflect.DeepEqual(c.Policy, want) || c.Period != time.Second || len(c.Rules) == 0 || len(c.Notices) > 0 {
@@ -122,7 +122,7 @@ func TestMissingSectionsEnableNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := mustParse(t, text)
-			want := policy.Config{Pool: facts.Pool{LendLSR: true}, Suppress: suppress.Config{ThresholdPercent: 65, Policy: suppress.ByCPUSet}, Burst: defaultBurst}
+			want := policy.Config{NodeCPUs: facts.NodeCPUs{LendLSR: true}, Suppress: suppress.Config{ThresholdPercent: 65, Policy: suppress.ByCPUSet}, Burst: defaultBurst}
 			if !reflect.DeepEqual(c.Policy, want) || c.Period != time.Second || len(c.Notices) > 0 {
 				t.Errorf("got %+v", c)
 			}
@@ -166,8 +166,8 @@ rules:
 // JSON text in a ConfigMap.
 func TestStrategiesMeanTheSameInEveryNotation(t *testing.T) {
 	want := policy.Config{
-		CPUQOS: isolation.Config{Enable: true, Measured: true, Hold: node.Some(200 * time.Microsecond)},
-		Pool:   facts.Pool{LendLSR: true}, Suppress: suppress.Config{Enable: true, ThresholdPercent: 70, MinPercent: 5, Policy: suppress.ByCPUSet},
+		CPUQOS:   isolation.Config{Enable: true, Measured: true, Hold: node.Some(200 * time.Microsecond)},
+		NodeCPUs: facts.NodeCPUs{LendLSR: true}, Suppress: suppress.Config{Enable: true, ThresholdPercent: 70, MinPercent: 5, Policy: suppress.ByCPUSet},
 		Memory: memory.Config{Classes: map[node.Class]memory.Shares{node.BE: {ThrottlingPercent: 80}}},
 		Burst:  defaultBurst,
 	}

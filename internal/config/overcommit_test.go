@@ -57,7 +57,7 @@ colocation-config:
 		WithPageCache: true, ReservedCPU: 500, ReservedMemory: 1 << 30,
 		Peak: overcommit.PeakPrediction{Enable: true, MarginPercent: 20, ColdStart: time.Hour},
 	}
-	if got := c.Policy.Pool.CPUs; got != unit.CPUSetOf(0, 1, 2, 3) {
+	if got := c.Policy.NodeCPUs.CPUs; got != unit.CPUSetOf(0, 1, 2, 3) {
 		t.Errorf("CPUs %v are counted, want 0-3", got)
 	}
 	if !reflect.DeepEqual(c.Policy.Overcommit, want) || len(c.Notices) > 0 {

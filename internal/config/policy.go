@@ -13,7 +13,7 @@ func (s Strategies) Policy() policy.Config {
 	lsrOff := !s.QOS.LSRClass.CPU.Enable.Or(true)
 	s = s.withDefaults()
 	return policy.Config{
-		Pool:       facts.Pool{LendLSR: s.Threshold.lendsLSR()},
+		NodeCPUs:   facts.NodeCPUs{LendLSR: s.Threshold.lendsLSR()},
 		CPUQOS:     s.QOS.isolation(lsrOff),
 		Suppress:   s.Threshold.suppress(),
 		Burst:      s.Burst.burst(),

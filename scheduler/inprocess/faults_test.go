@@ -201,7 +201,7 @@ func decide(had hold.Held, pods []*corev1.Pod, reserved unit.CPUSet) hold.Grants
 	if had.Allocations == nil {
 		had.Allocations = map[node.WorkloadID]cpus.Allocation{}
 	}
-	return hold.Decide(facts.Pool{ReservedCPUs: reserved}, 0, had, s)
+	return hold.Decide(facts.NodeCPUs{ReservedCPUs: reserved}, 0, had, s)
 }
 
 // start starts a scheduler. It retries a refused pod soon.

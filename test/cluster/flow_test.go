@@ -213,7 +213,7 @@ func (f *flow) decide(had hold.Held, at string, topology node.Topology) (hold.Gr
 	if had.Allocations == nil {
 		had.Allocations = map[node.WorkloadID]cpus.Allocation{}
 	}
-	return hold.Decide(facts.Pool{}, 0, had, s), known
+	return hold.Decide(facts.NodeCPUs{}, 0, had, s), known
 }
 
 // report replaces the report of a node. A merge patch would not remove the last

@@ -210,13 +210,13 @@ func TestWithoutConfigMapTheFileHolds(t *testing.T) {
 	c := &Follower{}
 	file := config.Config{Period: time.Second}
 	file.Policy.Suppress.ThresholdPercent = 33
-	file.Policy.Pool.CPUs = unit.CPUSetOf(1)
+	file.Policy.NodeCPUs.CPUs = unit.CPUSetOf(1)
 	if got := c.MergeOver(file); got.Policy.Suppress.ThresholdPercent != 33 {
 		t.Errorf("%+v", got.Policy.Suppress)
 	}
 	c.last.HasConfig = true
 	c.cfg.node.Policy.Suppress.ThresholdPercent = 70
-	if got := c.MergeOver(file).Policy; got.Suppress.ThresholdPercent != 70 || got.Pool.CPUs != file.Policy.Pool.CPUs {
+	if got := c.MergeOver(file).Policy; got.Suppress.ThresholdPercent != 70 || got.NodeCPUs.CPUs != file.Policy.NodeCPUs.CPUs {
 		t.Errorf("%+v", got)
 	}
 }
@@ -428,7 +428,7 @@ func TestAKubeletThatBindsCPUsHasThemToItself(t *testing.T) {
 	c.last.HasConfig = true
 	of := func(reserved string, f kubelet.Facts) (policy.Config, []string) {
 		var p policy.Config
-		p.Pool.ReservedCPUs, _ = unit.ParseCPUSet(reserved)
+		p.NodeCPUs.ReservedCPUs, _ = unit.ParseCPUSet(reserved)
 		notices := shareCPUs(&p, f)
 		return p, notices
 	}
@@ -447,8 +447,8 @@ func TestAKubeletThatBindsCPUsHasThemToItself(t *testing.T) {
 		{"", kubelet.Facts{CPUManagerPolicy: "static", ReservedCPUs: "0"}, true, "0", ""},
 	} {
 		p, notices := of(x.reserved, x.facts)
-		if p.Pool.CPUSetsManagedExternally != x.kept || p.CPUQOS.CPUSetsManagedExternally != x.kept || p.Pool.ReservedCPUs.String() != x.cpus {
-			t.Errorf("%q on %+v: %+v; want CPUs %q", x.reserved, x.facts, p.Pool, x.cpus)
+		if p.NodeCPUs.CPUSetsManagedExternally != x.kept || p.CPUQOS.CPUSetsManagedExternally != x.kept || p.NodeCPUs.ReservedCPUs.String() != x.cpus {
+			t.Errorf("%q on %+v: %+v; want CPUs %q", x.reserved, x.facts, p.NodeCPUs, x.cpus)
 		}
 		if text := strings.Join(notices, "; "); x.notice == "" && text != "" || !strings.HasPrefix(text, x.notice) {
 			t.Errorf("%q on %+v: notices %q; want %q", x.reserved, x.facts, text, x.notice)
@@ -457,7 +457,7 @@ func TestAKubeletThatBindsCPUsHasThemToItself(t *testing.T) {
 	// If there is no ConfigMap, the strategies of the file must not write
 	// cpusets either.
 	c.last.HasConfig, c.cfg.facts = false, kubelet.Facts{CPUManagerPolicy: "static", ReservedCPUs: "0"}
-	if s := c.MergeOver(config.Config{}).Policy.Pool; !s.CPUSetsManagedExternally || s.ReservedCPUs != unit.CPUSetOf(0) {
+	if s := c.MergeOver(config.Config{}).Policy.NodeCPUs; !s.CPUSetsManagedExternally || s.ReservedCPUs != unit.CPUSetOf(0) {
 		t.Errorf("without a ConfigMap: %+v", s)
 	}
 }
@@ -477,7 +477,7 @@ func TestTheKubeletsReserveCountsInCPUSuppress(t *testing.T) {
 	c := openTestCluster(t, s, dir)
 	reserves := func(c *Follower, want unit.MilliCPU) {
 		t.Helper()
-		soon(t, "the reserve", func() bool { c.FollowConfig(); return c.MergeOver(config.Config{}).Policy.Pool.Reserved == want })
+		soon(t, "the reserve", func() bool { c.FollowConfig(); return c.MergeOver(config.Config{}).Policy.NodeCPUs.Reserved == want })
 	}
 	reserves(c, 4000)
 	for annotation, want := range map[string]unit.MilliCPU{
@@ -510,16 +510,16 @@ func TestTheAnnotationAndTheKubeletTogetherReserveCPUs(t *testing.T) {
 	threshold(t, c, 70)
 	soon(t, "the annotation", func() bool {
 		c.FollowConfig()
-		return c.MergeOver(config.Config{}).Policy.Pool.ReservedCPUs == unit.CPUSetOf(0)
+		return c.MergeOver(config.Config{}).Policy.NodeCPUs.ReservedCPUs == unit.CPUSetOf(0)
 	})
-	if c.MergeOver(config.Config{}).Policy.Pool.CPUSetsManagedExternally {
+	if c.MergeOver(config.Config{}).Policy.NodeCPUs.CPUSetsManagedExternally {
 		t.Error("cpusets are left to the kubelet before it has reported its CPU manager")
 	}
 	c.last.Facts = kubelet.Facts{CPUManagerPolicy: "static", ReservedCPUs: "3"}
 	if !c.FollowConfig() {
 		t.Fatal("the kubelet's facts do not change the configuration")
 	}
-	if got := c.MergeOver(config.Config{}).Policy.Pool; !got.CPUSetsManagedExternally || got.ReservedCPUs != unit.CPUSetOf(0, 3) {
+	if got := c.MergeOver(config.Config{}).Policy.NodeCPUs; !got.CPUSetsManagedExternally || got.ReservedCPUs != unit.CPUSetOf(0, 3) {
 		t.Errorf("%+v", got)
 	}
 	if len(c.cfg.status.Notices) != 1 || !strings.Contains(c.cfg.status.Notices[0], "CPUs 0 are reserved") {

@@ -85,7 +85,7 @@ func (c *Follower) followConfigAt(now time.Time) bool {
 	c.cfg.node, own = c.cfg.last.Node(k.Labels, k.Annotations)
 	c.cfg.node.Notices = append(c.cfg.node.Notices, inert...)
 	c.cfg.node.Notices = append(c.cfg.node.Notices, shareCPUs(&c.cfg.node.Policy, facts)...)
-	c.cfg.node.Policy.Pool = c.cfg.node.Policy.Pool.Keeping(k.KubeletReserve, c.cfg.node.Policy.Suppress.Enable)
+	c.cfg.node.Policy.NodeCPUs = c.cfg.node.Policy.NodeCPUs.Keeping(k.KubeletReserve, c.cfg.node.Policy.Suppress.Enable)
 	for _, f := range own {
 		ignored = append(ignored, nodereport.Ignored(f.String()))
 	}
@@ -202,7 +202,7 @@ func (c *Follower) MergeOver(file config.Config) config.Config {
 	}
 	next, own := file, file.Policy
 	next.Policy = c.cfg.node.Policy
-	next.Policy.Pool.CPUs, next.Policy.Cache.Peak = own.Pool.CPUs, own.Cache.Peak
+	next.Policy.NodeCPUs.CPUs, next.Policy.Cache.Peak = own.NodeCPUs.CPUs, own.Cache.Peak
 	reserve := &next.Policy.Overcommit
 	reserve.ReservedCPU = max(reserve.ReservedCPU, own.Overcommit.ReservedCPU)
 	reserve.ReservedMemory = max(reserve.ReservedMemory, own.Overcommit.ReservedMemory)
@@ -211,21 +211,21 @@ func (c *Follower) MergeOver(file config.Config) config.Config {
 
 // shareCPUs changes the configuration if the kubelet or a driver writes cpusets.
 // Tenon then writes none, and keeps the CPUs that the kubelet reserves out of the
-// shared pool. The notices name reserved CPUs that best-effort work can still use.
+// shared CPUs. The notices name reserved CPUs that best-effort work can still use.
 func shareCPUs(p *policy.Config, f kubelet.Facts) (notices []string) {
 	_, why := binder(f)
 	if why == "" {
 		return nil
 	}
-	p.Pool.CPUSetsManagedExternally, p.CPUQOS.CPUSetsManagedExternally = true, true
+	p.NodeCPUs.CPUSetsManagedExternally, p.CPUQOS.CPUSetsManagedExternally = true, true
 	strict, err := unit.ParseCPUSet(f.ReservedCPUs)
 	if err != nil { // a kubelet with such a value does not start
 		notices = append(notices, fmt.Sprintf("the kubelet's reservedSystemCPUs cannot be read: %v", err))
 	}
-	if open := p.Pool.ReservedCPUs.Minus(strict); !open.Empty() {
+	if open := p.NodeCPUs.ReservedCPUs.Minus(strict); !open.Empty() {
 		notices = append(notices, fmt.Sprintf("CPUs %v are reserved, and best-effort work may run there: %s, so a quota is all that bounds it; "+
 			"the kubelet's reservedSystemCPUs with strict-cpu-reservation keeps pods off", open, why))
 	}
-	p.Pool.ReservedCPUs = p.Pool.ReservedCPUs.Union(strict)
+	p.NodeCPUs.ReservedCPUs = p.NodeCPUs.ReservedCPUs.Union(strict)
 	return notices
 }

@@ -124,7 +124,7 @@ func TestTenonBindsNoCPUsBesideAnotherBinder(t *testing.T) {
 		demand := slices.ContainsFunc(pods, func(w node.Workload) bool { return hold.Demands(&w) })
 		var p policy.Config
 		shareCPUs(&p, c.facts)
-		if bound := c.name != ""; name != c.name || demand == bound || p.Pool.CPUSetsManagedExternally != bound || bound && len(remarks) != 2 {
+		if bound := c.name != ""; name != c.name || demand == bound || p.NodeCPUs.CPUSetsManagedExternally != bound || bound && len(remarks) != 2 {
 			t.Errorf("%+v: manager %q, %q, pods %+v", c.facts, name, remarks, pods)
 		}
 		for _, r := range remarks {

@@ -411,7 +411,7 @@ func (n *busyNode) configure() {
 		c.CPUQOS.Mechanism, c.Suppress.Enable = "", false
 	case 3200:
 		c.Suppress.Enable, c.Suppress.ThresholdPercent = true, 70
-		c.Pool = facts.Pool{Reserved: unit.CPUs(1), LendLSR: true}
+		c.NodeCPUs = facts.NodeCPUs{Reserved: unit.CPUs(1), LendLSR: true}
 	}
 	n.send(tick.Event{Kind: tick.EventConfig})
 }

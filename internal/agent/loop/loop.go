@@ -140,8 +140,8 @@ func (a *Agent) charge(s node.Snapshot) suppresscost.Watermark {
 // lendableCPUs returns the CPUs that BE may use. It omits the CPUs that a
 // service owns, and their siblings if the isolation keeps these idle.
 func (a *Agent) lendableCPUs(s node.Snapshot) unit.CPUSet {
-	pool := a.Config.Pool.WithIsolated(s)
-	free := hold.PlacesOf(pool, a.state.Use, s, pool.Counted(s), a.state.CPUs).Free
+	nodeCPUs := a.Config.NodeCPUs.WithIsolated(s)
+	free := hold.PlacesOf(nodeCPUs, a.state.Use, s, nodeCPUs.Counted(s), a.state.CPUs).Free
 	if apart := free.Minus(unit.CPUSetOf(a.state.Selector.LS.Siblings(s.Topology)...)); !apart.Empty() {
 		return apart
 	}

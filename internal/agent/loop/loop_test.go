@@ -458,7 +458,7 @@ func TestTheThresholdIsNotChargedWithCPUsOfOwners(t *testing.T) {
 	}
 	for lent, want := range map[bool]unit.CPUSet{false: unit.CPUSetOf(2, 3), true: unit.CPUSetOf(1, 2, 3)} {
 		var a Agent
-		a.Config.Pool.LendLSR = lent
+		a.Config.NodeCPUs.LendLSR = lent
 		a.state.CPUs.Allocations = map[node.WorkloadID]cpus.Allocation{
 			"rt": {Policy: cpus.Exclusive, CPUs: unit.CPUSetOf(0)}, "db": {Policy: cpus.Exclusive, CPUs: unit.CPUSetOf(1)},
 		}

@@ -40,7 +40,7 @@ type job struct {
 }
 
 func newSimulated(cpus int, memory unit.Bytes, c overcommit.Config) *simulatedNode {
-	s := &simulatedNode{config: policy.Config{Pool: facts.Pool{LendLSR: true}, Overcommit: c}}
+	s := &simulatedNode{config: policy.Config{NodeCPUs: facts.NodeCPUs{LendLSR: true}, Overcommit: c}}
 	s.snap = node.Snapshot{At: epoch, MemoryTotal: node.Some(memory), Busy: map[unit.CPU]time.Duration{}}
 	for c := range cpus {
 		s.snap.Topology.CPUs = append(s.snap.Topology.CPUs, node.LogicalCPU{ID: unit.CPU(c), Core: node.CoreID(c)})

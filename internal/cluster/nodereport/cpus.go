@@ -18,8 +18,8 @@ func cpusOf(v View) *v1alpha1.CPUs {
 	if len(s.Topology.CPUs) == 0 {
 		return nil
 	}
-	pool := v.Policy.Pool.WithIsolated(s).Counted(s)
-	r := place.Report{Topology: s.Topology, Manager: v.CPUManager, Reserved: s.Topology.All().Minus(pool), Keep: hold.Keep(v.Policy.Suppress.KeepPercent(), pool), Pods: map[place.UID]cpus.Allocation{}}
+	counted := v.Policy.NodeCPUs.WithIsolated(s).Counted(s)
+	r := place.Report{Topology: s.Topology, Manager: v.CPUManager, Reserved: s.Topology.All().Minus(counted), Keep: hold.Keep(v.Policy.Suppress.KeepPercent(), counted), Pods: map[place.UID]cpus.Allocation{}}
 	ids := map[string]node.WorkloadID{} // by UID
 	for _, w := range s.Workloads {
 		uid := w.Overrides.CPUs.Pod

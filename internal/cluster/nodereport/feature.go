@@ -132,7 +132,7 @@ func suppressedBy(v View) (by, why string) {
 // externalCPUs returns why only a quota can bound best-effort work, or "".
 func externalCPUs(v View) string {
 	switch {
-	case !v.Policy.Pool.CPUSetsManagedExternally:
+	case !v.Policy.NodeCPUs.CPUSetsManagedExternally:
 		return ""
 	case v.CPUManager == "dra":
 		return "by quota alone: a DRA driver binds CPUs here"

@@ -81,7 +81,7 @@ func TestTheReportNamesWhatIsBoundedAlone(t *testing.T) {
 // CPUs, where nothing bounds BE, and where waits cannot be measured.
 func TestTheReportSaysWhatCannotBeDone(t *testing.T) {
 	v := missing()
-	v.Policy.Pool.CPUSetsManagedExternally = true
+	v.Policy.NodeCPUs.CPUSetsManagedExternally = true
 	if o := Status(v, nil).Objectives; o.By != "cpu.max" || !strings.Contains(o.Why, "cpuManagerPolicy: static") {
 		t.Errorf("with the static policy: %+v", o)
 	}

@@ -446,7 +446,7 @@ func TestAServerThatIsBackIsAskedAgainSoon(t *testing.T) {
 func TestCPUSetsOfAnotherWriterAreReported(t *testing.T) {
 	quota := plan.Want{Owner: plan.OwnerSuppress, Intent: plan.Set, Knob: node.Knob{Cgroup: "be", File: node.FileCPUMax}}
 	for kept, want := range map[bool]string{false: "", true: "by quota alone: the kubelet binds CPUs here (cpuManagerPolicy: static)"} {
-		v := View{Policy: policy.Config{Pool: facts.Pool{CPUSetsManagedExternally: kept}, Suppress: suppress.Config{Enable: true}}, Tick: tick.Tick{Wants: []plan.Want{quota}}}
+		v := View{Policy: policy.Config{NodeCPUs: facts.NodeCPUs{CPUSetsManagedExternally: kept}, Suppress: suppress.Config{Enable: true}}, Tick: tick.Tick{Wants: []plan.Want{quota}}}
 		if by, why := suppressedBy(v); by != "cpu.max" || why != want {
 			t.Errorf("cpusets managed externally %v: %q, %q; want cpu.max, %q", kept, by, why, want)
 		}

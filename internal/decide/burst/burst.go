@@ -65,7 +65,7 @@ func newBurster(b Config, had Lending, u facts.Use, own hold.Grants, s node.Snap
 	borrows := func(w *node.Workload) bool { return b.strategyFor(w.Overrides.Burst).borrows() }
 	if b.borrows() || facts.AnyOf(s.Workloads, borrows) {
 		x.next = Lending{Work: make(map[node.WorkloadID]loan, len(had.Work))}
-		x.next.Pool, x.next.Known = had.poolNow(u, own, s)
+		x.next.Shared, x.next.Known = had.sharedNow(u, own, s)
 	}
 	return x
 }

@@ -16,8 +16,8 @@ const (
 	// factor of 1.2 or 0.8. It is short enough that a quota can change in each
 	// tick if the period is one second, as in Koordinator.
 	lendEvery = 900 * time.Millisecond
-	// poolTau is the time constant of the mean usage of the shared CPUs.
-	poolTau = 5 * time.Second
+	// sharedTau is the time constant of the mean usage of the shared CPUs.
+	sharedTau = 5 * time.Second
 	// calmLoan is the time without throttling after which a workload gives its
 	// loan back.
 	calmLoan = 30 * time.Second
@@ -34,10 +34,10 @@ const (
 
 // Lending is the state of quota burst.
 type Lending struct {
-	// Pool is the mean usage of the shared CPUs over about poolTau, in
+	// Shared is the mean usage of the shared CPUs over about sharedTau, in
 	// thousandths of their capacity. It is valid only if Known is set.
-	Pool  unit.MilliCPU `json:"pool_permille,omitempty"`
-	Known bool          `json:"known,omitempty"`
+	Shared unit.MilliCPU `json:"shared_permille,omitempty"`
+	Known  bool          `json:"known,omitempty"`
 	// Work holds the loans of workloads with a limit.
 	Work map[node.WorkloadID]loan `json:"work,omitempty"`
 }
@@ -56,9 +56,9 @@ type loan struct {
 	Savings int64 `json:"savings,omitempty"`
 }
 
-// poolNow returns the new mean usage of the shared CPUs by all work except BE. It returns false
+// sharedNow returns the new mean usage of the shared CPUs by all work except BE. It returns false
 // if that usage is unknown.
-func (m Lending) poolNow(u facts.Use, own hold.Grants, s node.Snapshot) (unit.MilliCPU, bool) {
+func (m Lending) sharedNow(u facts.Use, own hold.Grants, s node.Snapshot) (unit.MilliCPU, bool) {
 	var used unit.MilliCPU
 	cpus := 0
 	for _, c := range s.Topology.CPUs {
@@ -84,7 +84,7 @@ func (m Lending) poolNow(u facts.Use, own hold.Grants, s node.Snapshot) (unit.Mi
 	}
 	share := max(used, 0) / unit.MilliCPU(cpus)
 	if m.Known {
-		share = trend.Decay(m.Pool, share, u.Elapsed, poolTau)
+		share = trend.Decay(m.Shared, share, u.Elapsed, sharedTau)
 	}
 	return share, true
 }
@@ -122,18 +122,18 @@ func (x *burster) lend(b Config, w *node.Workload, base node.CPUMax, now time.Du
 	}
 	x.next.Work[w.ID] = next
 
-	busy := fmt.Sprintf("the shared CPUs are %d%% busy", x.next.Pool/10)
+	busy := fmt.Sprintf("the shared CPUs are %d%% busy", x.next.Shared/10)
 	limit := unit.MilliCPU(b.PoolPercent) * 10
 	more, less := quota/5*6, quota/5*4
 	var why string
 	switch {
-	case x.next.Known && x.next.Pool >= limit:
+	case x.next.Known && x.next.Shared >= limit:
 		quota, why = less, busy+", so it gives back"
 	case b.PeriodSeconds > 0 && next.Savings <= 0:
 		quota, why = less, "its savings are used up"
 	case felt && !x.next.Known:
 		why = "the use of the CPUs is unknown, so it does not grow"
-	case felt && x.next.Pool >= limit*coolingShare/100:
+	case felt && x.next.Shared >= limit*coolingShare/100:
 		why = busy + ", so it does not grow"
 	case felt:
 		quota, why = more, fmt.Sprintf("throttled in %d of %d periods", throttled, max(periods, throttled))

@@ -35,7 +35,7 @@ type Config struct {
 	Identity map[node.Class]node.Identity `json:"identity,omitempty"`
 	// SlicesUnmanaged says that Tenon does not change the slices of threads.
 	SlicesUnmanaged bool `json:"slices_unmanaged,omitempty"`
-	// CPUSetsManagedExternally has the same meaning as in facts.Pool. If it is
+	// CPUSetsManagedExternally has the same meaning as in facts.NodeCPUs. If it is
 	// set, mechanisms that use cpusets are not available.
 	CPUSetsManagedExternally bool `json:"cpusets_managed_externally,omitempty"`
 }

@@ -87,7 +87,7 @@ func (st Selector) advanceTrials(c Config, next node.Selection, offered, usable 
 	if base := c.base(); base != node.MechanismWeight {
 		in.Base = base
 	}
-	in.CPUs, in.Places = switchback.CPUsOf(t.Snapshot, t.Pool.ReservedCPUs), switchback.PlacesOf(t.Snapshot, t.homeOf)
+	in.CPUs, in.Places = switchback.CPUsOf(t.Snapshot, t.NodeCPUs.ReservedCPUs), switchback.PlacesOf(t.Snapshot, t.homeOf)
 	in.Workloads, in.Passing, in.BE = switchback.CountsOf(t.Snapshot), switchback.PassingOf(t.Snapshot), switchback.BERuns(t.Snapshot, t.Use)
 	if missed := t.SLO.Unexplained(); len(missed) > 0 {
 		in.Missed = missed[0].Text()
@@ -116,7 +116,7 @@ func (t *Input) candidateList(c Config, offered func(node.Mechanism) bool) []nod
 
 // An Input is the input of the selection in one tick.
 type Input struct {
-	Pool     facts.Pool
+	NodeCPUs facts.NodeCPUs
 	Layout   facts.Layout
 	Use      facts.Use
 	SLO      slo.Tracker
@@ -147,7 +147,7 @@ func (t *Input) homeOf(w *node.Workload) unit.CPUSet {
 
 // places reports whether cpu.idle can help to place waking threads of services.
 func (t *Input) places() bool {
-	free := hold.PlacesOf(t.Pool, t.Use, t.Snapshot, t.Snapshot.Topology.All(), t.Own.Held).Free
+	free := hold.PlacesOf(t.NodeCPUs, t.Use, t.Snapshot, t.Snapshot.Topology.All(), t.Own.Held).Free
 	be := unit.CPUSet{}
 	for _, m := range t.Layout.Roots {
 		be = be.Union(facts.RoomOf(t.Snapshot.Knobs, m, free))

@@ -61,7 +61,7 @@ type series struct {
 
 // observe adds the usage since the last sample. It returns the time since that
 // sample, or 0 if it is too early for a new sample.
-func (d demand) observe(c Config, pool facts.Pool, elapsed time.Duration, s node.Snapshot) (demand, time.Duration) {
+func (d demand) observe(c Config, nodeCPUs facts.NodeCPUs, elapsed time.Duration, s node.Snapshot) (demand, time.Duration) {
 	next := d
 	next.Waited += max(elapsed, 0)
 	if !d.Began {
@@ -97,7 +97,7 @@ func (d demand) observe(c Config, pool facts.Pool, elapsed time.Duration, s node
 			a.Memory.add(int64(held>>10)*p.lasted/1000, known, p)
 		}
 	}
-	next.system(pool, s, spent, charged, p)
+	next.system(nodeCPUs, s, spent, charged, p)
 	next.predict(c.Peak, sampled, s.Workloads)
 	return next, sampled
 }
@@ -216,11 +216,11 @@ func mean(sums, lasted parts, seen int64) int64 {
 }
 
 // system adds the usage of the node that belongs to no workload.
-func (d *demand) system(pool facts.Pool, s node.Snapshot, spent int64, charged unit.Bytes, p part) {
+func (d *demand) system(nodeCPUs facts.NodeCPUs, s node.Snapshot, spent int64, charged unit.Bytes, p part) {
 	then, were := d.Busy, d.Counted
 	d.Busy, d.Counted = 0, 0
 	var busy time.Duration
-	for cpu := range pool.Online(s).All() {
+	for cpu := range nodeCPUs.Online(s).All() {
 		if t, known := s.Busy[cpu]; known {
 			busy += t
 			d.Counted++

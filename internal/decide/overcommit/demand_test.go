@@ -20,7 +20,7 @@ type service struct {
 func (s *service) use(every time.Duration, cpus int) {
 	s.used += every * time.Duration(cpus)
 	w := node.Workload{ID: "web", Class: node.LS, Usage: node.Usage{CPU: node.Some(s.used)}}
-	s.demand, _ = s.demand.observe(s.config, facts.Pool{}, every, node.Snapshot{Workloads: []node.Workload{w}})
+	s.demand, _ = s.demand.observe(s.config, facts.NodeCPUs{}, every, node.Snapshot{Workloads: []node.Workload{w}})
 }
 
 // means returns the mean use in the long and in the short window.
@@ -72,7 +72,7 @@ func TestThePastIsBounded(t *testing.T) {
 			}
 			s.Workloads = append(s.Workloads, node.Workload{ID: id, Class: node.LS, Usage: node.Usage{CPU: node.Some(time.Duration(minute) * 30 * time.Second)}})
 		}
-		st = st.Observe(c, facts.Pool{}, time.Minute, s)
+		st = st.Observe(c, facts.NodeCPUs{}, time.Minute, s)
 	}
 	past := st.Demand.Peaks.Past
 	if len(past) > maxPeaks || past["web"].Watched < 4*time.Minute {

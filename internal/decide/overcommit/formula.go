@@ -32,7 +32,7 @@ type resource[T unit.MilliCPU | unit.Bytes] struct {
 	scale     T // the amount of one unit of a series per second
 }
 
-func cpuOf(c Config, p facts.Pool, s node.Snapshot) resource[unit.MilliCPU] {
+func cpuOf(c Config, p facts.NodeCPUs, s node.Snapshot) resource[unit.MilliCPU] {
 	cpus := p.Online(s)
 	r := resource[unit.MilliCPU]{
 		Reclaim: c.CPU, capacity: unit.CPUs(cpus.Len()), reserved: c.ReservedCPU,
@@ -55,7 +55,7 @@ func cpuOf(c Config, p facts.Pool, s node.Snapshot) resource[unit.MilliCPU] {
 }
 
 // aloneOn lists the classes whose CPUs BE may not use.
-func aloneOn(p facts.Pool) []node.Class {
+func aloneOn(p facts.NodeCPUs) []node.Class {
 	if !p.LendLSR {
 		return []node.Class{node.LSE, node.LSR}
 	}

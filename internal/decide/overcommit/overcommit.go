@@ -92,7 +92,7 @@ type age struct {
 // result below the present offer replaces the offer at once. A result above it
 // waits for the next decision (Look). It is published only if the increase is
 // large enough (WorthPPM) or the offer is old enough (RenewAfter).
-func (b State) Observe(c Config, p facts.Pool, elapsed time.Duration, s node.Snapshot) State {
+func (b State) Observe(c Config, p facts.NodeCPUs, elapsed time.Duration, s node.Snapshot) State {
 	if !c.Enable {
 		return State{}
 	}

@@ -95,8 +95,8 @@ func TestBurstsStayInTheirBounds(t *testing.T) {
 					t.Fatalf("%s: may not borrow", what)
 				case (w.Class != node.LS || b.Policy == burst.Borrow) && now.Burst != base.Burst:
 					t.Fatalf("%s: may not save up", what)
-				case turn > 0 && n.state.Lending.Pool >= unit.MilliCPU(b.PoolPercent)*10 && now.Quota > before[w.ID].Quota:
-					t.Fatalf("%s: grows, and the shared CPUs are %d‰ busy", what, n.state.Lending.Pool)
+				case turn > 0 && n.state.Lending.Shared >= unit.MilliCPU(b.PoolPercent)*10 && now.Quota > before[w.ID].Quota:
+					t.Fatalf("%s: grows, and the shared CPUs are %d‰ busy", what, n.state.Lending.Shared)
 				case now.Quota > base.Quota:
 					grown++
 				}

@@ -37,7 +37,7 @@ func BenchmarkOvercommit(b *testing.B) {
 						n.memory[w.ID] = unit.Bytes(rnd.ExpFloat64()*1000) << 20
 					}
 					n.pass(p)
-					st = st.Observe(c, facts.Pool{}, time.Minute, n.snap)
+					st = st.Observe(c, facts.NodeCPUs{}, time.Minute, n.snap)
 				}
 				text, err := json.Marshal(st)
 				if err != nil {
@@ -47,7 +47,7 @@ func BenchmarkOvercommit(b *testing.B) {
 				n.pass(p)
 				b.ReportAllocs()
 				for b.Loop() {
-					st.Observe(c, facts.Pool{}, time.Second, n.snap)
+					st.Observe(c, facts.NodeCPUs{}, time.Second, n.snap)
 				}
 				b.ReportMetric(float64(len(text))/float64(workloads), "B/workload")
 			})

@@ -29,7 +29,7 @@ func (n *scene) configureBatch(t *testing.T, w word) {
 	c := &n.config.Overcommit
 	switch w.key {
 	case "batch":
-		*c, n.config.Pool.LendLSR = colocation(), true
+		*c, n.config.NodeCPUs.LendLSR = colocation(), true
 	case "batch.cpu":
 		c.CPU.ThresholdPercent = mustParse(t, w, percent)
 	case "batch.memory":
@@ -39,7 +39,7 @@ func (n *scene) configureBatch(t *testing.T, w word) {
 	case "batch.memoryby":
 		c.Memory.Policy = overcommit.ReclaimPolicy(w.val)
 	case "batch.keep":
-		n.config.Pool.LendLSR = false
+		n.config.NodeCPUs.LendLSR = false
 	case "batch.cap":
 		p := node.Some(mustParse(t, w, percent))
 		c.CPU.LimitPercent, c.Memory.LimitPercent = p, p

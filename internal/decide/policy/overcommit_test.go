@@ -39,7 +39,7 @@ type crewMember struct {
 func (c crew) promise(t testing.TB) node.Batch {
 	t.Helper()
 	n := newScene(machine(c.cpus, 1, 1, 1), 2)
-	n.config.Overcommit, n.config.Pool = c.config, facts.Pool{CPUs: c.counted, LendLSR: true}
+	n.config.Overcommit, n.config.NodeCPUs = c.config, facts.NodeCPUs{CPUs: c.counted, LendLSR: true}
 	n.snap.MemoryTotal = node.Some(c.memory)
 	n.memory = map[node.WorkloadID]unit.Bytes{"node": c.systemMemory}
 	p := spell{every: 20 * time.Second, use: map[node.WorkloadID]unit.MilliCPU{}, missing: map[node.WorkloadID]bool{}, system: c.system}

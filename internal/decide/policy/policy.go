@@ -30,8 +30,8 @@ import (
 // Config is the configuration of the policies. The zero Config wants nothing,
 // so every knob that Tenon changed is released.
 type Config struct {
-	// Pool is the set of CPUs that the policies divide.
-	Pool facts.Pool `json:"pool,omitzero"`
+	// NodeCPUs are the CPUs that the policies divide.
+	NodeCPUs facts.NodeCPUs `json:"node_cpus,omitzero"`
 	// CPUQOS gives LS work the CPU before BE work.
 	CPUQOS isolation.Config `json:"cpu_qos,omitzero"`
 	// Suppress limits the CPU of BE work.
@@ -100,21 +100,21 @@ func reasonsOf(misses []slo.Miss) map[node.WorkloadID]string {
 func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	l := facts.LayoutOf(s)
 	next := State{Use: st.Use.Observe(s), SLO: st.SLO.Observe(s)}
-	next.Single = st.Single.Follow(culprit.Input{SLO: next.SLO, Use: next.Use, Capacity: unit.CPUs(c.Pool.Counted(s).Len()), Snapshot: s})
+	next.Single = st.Single.Follow(culprit.Input{SLO: next.SLO, Use: next.Use, Capacity: unit.CPUs(c.NodeCPUs.Counted(s).Len()), Snapshot: s})
 	next.CPUBackOff = st.CPUBackOff.Follow(next.SLO, next.Single.Alone, s.At)
-	next.Batch = st.Batch.Observe(c.Overcommit, c.Pool, next.Use.Elapsed, s)
-	pool := c.Pool.WithIsolated(s)
-	own := hold.Decide(pool, c.Suppress.KeepPercent(), st.CPUs, s)
+	next.Batch = st.Batch.Observe(c.Overcommit, c.NodeCPUs, next.Use.Elapsed, s)
+	nodeCPUs := c.NodeCPUs.WithIsolated(s)
+	own := hold.Decide(nodeCPUs, c.Suppress.KeepPercent(), st.CPUs, s)
 	next.Grown, own = grow.Decide(st.Grown, own, st.Use, next.Use, reasonsOf(next.SLO.Unexplained()), s)
 	next.CPUs = own.Held
 	var selector, bounds, shares, ends []plan.Want
-	next.Selector, selector = st.Selector.Select(c.CPUQOS, isolation.Input{Pool: pool, Layout: l, Use: next.Use, SLO: next.SLO, Own: own, Snapshot: s})
+	next.Selector, selector = st.Selector.Select(c.CPUQOS, isolation.Input{NodeCPUs: nodeCPUs, Layout: l, Use: next.Use, SLO: next.SLO, Own: own, Snapshot: s})
 	next.Growth, bounds = suppress.Decide(c.Suppress, st.Growth, suppress.Input{
-		Pool: pool, Layout: l, Use: next.Use, BackOff: next.CPUBackOff, Single: next.Single, Own: own, Snapshot: s,
+		NodeCPUs: nodeCPUs, Layout: l, Use: next.Use, BackOff: next.CPUBackOff, Single: next.Single, Own: own, Snapshot: s,
 		Avoid: next.Selector.LS.Siblings(s.Topology), Seated: st.Seats.May,
 	})
 	var seats seat.Grants
-	next.Seats, seats, bounds = seat.Wants(c.Seats, st.Seats, pool, l, next.Use, own, bounds, s)
+	next.Seats, seats, bounds = seat.Wants(c.Seats, st.Seats, nodeCPUs, l, next.Use, own, bounds, s)
 	var limits []plan.Want
 	next.Lending, limits = burst.Decide(c.Burst, st.Lending, burst.Input{Layout: l, Use: next.Use, Own: own, Seats: seats, Bounds: bounds, Single: next.Single, Snapshot: s})
 	if len(c.Cache.Classes) > 0 || facts.AnyOf(s.Workloads, cache.OwnsControl) {

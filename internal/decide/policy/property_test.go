@@ -67,7 +67,7 @@ func anySet(rnd *rand.Rand, of unit.CPUSet) unit.CPUSet {
 func anyScene(rnd *rand.Rand, most, version int) *scene {
 	topo := anyTopology(rnd, most)
 	n := newScene(topo, version)
-	n.config = Config{CPUQOS: isolation.Config{Enable: rnd.IntN(2) == 0}, Pool: facts.Pool{LendLSR: rnd.IntN(3) == 0}, Suppress: suppress.Config{
+	n.config = Config{CPUQOS: isolation.Config{Enable: rnd.IntN(2) == 0}, NodeCPUs: facts.NodeCPUs{LendLSR: rnd.IntN(3) == 0}, Suppress: suppress.Config{
 		Enable: true, ThresholdPercent: unit.Percent(rnd.IntN(101)),
 		Policy: []suppress.Policy{suppress.ByQuota, suppress.ByCPUSet, suppress.ByCPUSet, ""}[rnd.IntN(4)],
 	}}
@@ -164,7 +164,7 @@ func TestBudgetHolds(t *testing.T) {
 		}
 		if try%4 == 1 {
 			if set := anySet(rnd, n.snap.Topology.All()); set != n.snap.Topology.All() {
-				n.config.Pool.ReservedCPUs = set
+				n.config.NodeCPUs.ReservedCPUs = set
 			}
 		}
 		n.pass(n.anySpell(rnd))
@@ -177,7 +177,7 @@ func TestBudgetHolds(t *testing.T) {
 			n.checkWants(t)
 			n.decide(t)
 			has, cpus := n.allowance()
-			b := suppress.BudgetOf(n.config.Suppress, n.config.Pool, n.state.Use, n.snap, n.config.Pool.Counted(n.snap))
+			b := suppress.BudgetOf(n.config.Suppress, n.config.NodeCPUs, n.state.Use, n.snap, n.config.NodeCPUs.Counted(n.snap))
 			slack := b.Capacity.Percent(suppress.Deadband) + leastQuota*4
 			if version == 1 && hadCPUs.Len() == 1 && cpus.Len() == 2 {
 				slack += unit.CPUs(1) // during an exchange on cgroup v1 the set has both CPUs
@@ -215,7 +215,7 @@ func (n *scene) checkWants(t *testing.T) {
 		cmp.Comparer(func(a, b pick.Map) bool { return reflect.DeepEqual(a, b) })); diff != "" {
 		t.Fatalf("the same input gave another state:\n%s", diff)
 	}
-	lse := n.lse(st.CPUs).Union(n.config.Pool.ReservedCPUs)
+	lse := n.lse(st.CPUs).Union(n.config.NodeCPUs.ReservedCPUs)
 	owner := map[node.Knob]plan.Owner{}
 	files := Files(n.config, n.snap.Workloads)
 	for _, w := range wants {
@@ -393,7 +393,7 @@ func TestNothingPanicsAtTheEdges(t *testing.T) {
 						s.Isolation.LSOn = map[unit.CPU]time.Duration{-1: time.Duration(turn), 0: time.Duration(turn) * time.Second, unit.MaxCPUs: math.MaxInt64}
 						st, _ = Decide(c, st, s)
 					}
-					suppress.SafeBounds(c.Suppress, c.Pool, s)
+					suppress.SafeBounds(c.Suppress, c.NodeCPUs, s)
 				}
 			}
 		})

@@ -130,7 +130,7 @@ func list(s string) unit.CPUSet {
 func tenon(t *testing.T, c nodeCase, version int, have unit.CPUSet) (unit.CPUSet, string) {
 	n := newScene(c.topo, version)
 	n.config.Suppress = suppress.Config{Enable: true, ThresholdPercent: c.threshold, MinPercent: c.min, Policy: suppress.ByCPUSet}
-	n.config.Pool.LendLSR = c.lend
+	n.config.NodeCPUs.LendLSR = c.lend
 	n.add(node.Workload{ID: "web", Class: node.LS, Cgroup: "ls/web", ContentionRoot: "ls"})
 	n.add(node.Workload{ID: "be", Class: node.BE, Cgroup: "be/job", ContentionRoot: "be"})
 	for _, bound := range c.bound() {

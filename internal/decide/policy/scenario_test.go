@@ -172,7 +172,7 @@ func (n *scene) see(t *testing.T, what string) []string {
 	case "misfits":
 		lines = n.misfits()
 	case "unwatched":
-		for _, w := range suppress.SafeBounds(n.config.Suppress, n.config.Pool, n.snap) {
+		for _, w := range suppress.SafeBounds(n.config.Suppress, n.config.NodeCPUs, n.snap) {
 			lines = append(lines, fmt.Sprintf("%v at most %v  # %s", w.Knob, w.Value, w.Reason))
 		}
 	default:
@@ -293,15 +293,15 @@ func (n *scene) configure(t *testing.T, w word) {
 	case "policy":
 		n.config.Suppress.Policy = suppress.Policy(w.val)
 	case "reserved":
-		n.config.Pool.ReservedCPUs = mustParse(t, w, unit.ParseCPUSet)
+		n.config.NodeCPUs.ReservedCPUs = mustParse(t, w, unit.ParseCPUSet)
 	case "sets": // another component manages the CPU sets
-		n.config.Pool.CPUSetsManagedExternally = w.val == "kept"
+		n.config.NodeCPUs.CPUSetsManagedExternally = w.val == "kept"
 	case "seats":
 		n.config.Seats.Enable = true
 	case "slice": // NAME:COUNTxCPUS, whose rule has the same name
 		n.readSlice(t, w)
 	case "lend":
-		n.config.Pool.LendLSR = true
+		n.config.NodeCPUs.LendLSR = true
 	case "burst":
 		n.config.Burst = burst.Config{Policy: burst.Policy(w.val), CPUPercent: 1000, QuotaPercent: 300, PeriodSeconds: -1, PoolPercent: 50}
 	case "save":
@@ -365,9 +365,9 @@ func setField(v reflect.Value, text string) error {
 
 // TestAScenarioCanSetEveryKindOfField checks the words that set fields of Config.
 func TestAScenarioCanSetEveryKindOfField(t *testing.T) {
-	n := readNode(t, "cpus=4 qos Suppress.Enable=true Suppress.MinPercent=10% Suppress.Policy=cpuset Evict.Grace=7s Pool.ReservedCPUs=0-1 CPUQOS.Headroom=2 Overcommit.ReservedCPU=1500m")
+	n := readNode(t, "cpus=4 qos Suppress.Enable=true Suppress.MinPercent=10% Suppress.Policy=cpuset Evict.Grace=7s NodeCPUs.ReservedCPUs=0-1 CPUQOS.Headroom=2 Overcommit.ReservedCPU=1500m")
 	want := Config{
-		Pool:       facts.Pool{ReservedCPUs: unit.CPUSetOf(0, 1)},
+		NodeCPUs:   facts.NodeCPUs{ReservedCPUs: unit.CPUSetOf(0, 1)},
 		CPUQOS:     isolation.Config{Enable: true, Headroom: node.Some(2)},
 		Suppress:   suppress.Config{Enable: true, MinPercent: 10, Policy: suppress.ByCPUSet},
 		Evict:      evict.Config{Grace: 7 * time.Second},

@@ -60,7 +60,7 @@ func (n *scene) checkSeats(t *testing.T, seed uint64) {
 			t.Errorf("seed %d: the seats of %s are empty", seed, id)
 		case !set.Intersect(taken).Empty():
 			t.Errorf("seed %d: %s has seats of another: %v of %v", seed, id, set, taken)
-		case !set.Intersect(owned.Union(n.config.Pool.ReservedCPUs)).Empty():
+		case !set.Intersect(owned.Union(n.config.NodeCPUs.ReservedCPUs)).Empty():
 			t.Errorf("seed %d: %s has seats %v on own CPUs %v", seed, id, set, owned)
 		case !n.snap.Topology.All().Contains(set):
 			t.Errorf("seed %d: %s has seats %v that are offline", seed, id, set)

@@ -42,7 +42,7 @@ type Budget struct {
 // reservation of the system if that is larger. Work whose rate is not known yet counts as a part
 // of the system. Reserved CPUs do not count as capacity, but what other work uses there is
 // subtracted. If an input is missing, BE work gets its minimum.
-func BudgetOf(c Config, pool facts.Pool, u facts.Use, s node.Snapshot, cpus unit.CPUSet) Budget {
+func BudgetOf(c Config, nodeCPUs facts.NodeCPUs, u facts.Use, s node.Snapshot, cpus unit.CPUSet) Budget {
 	b := Budget{Capacity: unit.CPUs(cpus.Len())}
 	b.Least = max(b.Capacity.Percent(c.MinPercent), minQuota)
 	if why := missingInput(u, s, cpus); why != "" {
@@ -65,10 +65,10 @@ func BudgetOf(c Config, pool facts.Pool, u facts.Use, s node.Snapshot, cpus unit
 	for cpu := range cpus.All() {
 		busy += u.CPU[cpu]
 	}
-	b.system = max(busy-mean-be, pool.Reserved, 0)
+	b.system = max(busy-mean-be, nodeCPUs.Reserved, 0)
 	b.May = b.Capacity.Percent(c.ThresholdPercent) - others - b.system
 	b.Reason = fmt.Sprintf("%v of %v - %v in use by others - %v by the system", c.ThresholdPercent, b.Capacity, others, b.system)
-	if pool.Reserved > 0 && b.system == pool.Reserved {
+	if nodeCPUs.Reserved > 0 && b.system == nodeCPUs.Reserved {
 		b.Reason += ", the reserved amount"
 	}
 	if b.May < b.Least {
@@ -81,7 +81,7 @@ func BudgetOf(c Config, pool facts.Pool, u facts.Use, s node.Snapshot, cpus unit
 // limitToCPUs applies the formula again, to only the CPUs that BE work may use,
 // and takes the smaller result. Idle CPUs of LSE work do not help BE. LSE or
 // LSR work that is bound to other CPUs is not subtracted.
-func (b Budget) limitToCPUs(c Config, shared facts.Pool, u facts.Use, s node.Snapshot, cpus unit.CPUSet, own hold.Grants) Budget {
+func (b Budget) limitToCPUs(c Config, shared facts.NodeCPUs, u facts.Use, s node.Snapshot, cpus unit.CPUSet, own hold.Grants) Budget {
 	apart := func(w *node.Workload) bool { return w.Class == node.LSE || w.Class == node.LSR && !shared.LendLSR }
 	if b.May <= b.Least || !facts.AnyOf(s.Workloads, apart) {
 		return b
@@ -101,10 +101,10 @@ func (b Budget) limitToCPUs(c Config, shared facts.Pool, u facts.Use, s node.Sna
 			others += max(u.Workload[w.ID], u.Latest[w.ID])
 		}
 	}
-	pool := unit.CPUs(free.Len())
-	if may := max(pool.Percent(c.ThresholdPercent)-others-b.system, b.Least); may < b.May {
+	most := unit.CPUs(free.Len())
+	if may := max(most.Percent(c.ThresholdPercent)-others-b.system, b.Least); may < b.May {
 		b.May = may
-		b.Reason = fmt.Sprintf("%v of the %v that BE may use - %v in use by others there - %v by the system", c.ThresholdPercent, pool, others, b.system)
+		b.Reason = fmt.Sprintf("%v of the %v that BE may use - %v in use by others there - %v by the system", c.ThresholdPercent, most, others, b.system)
 		if b.May == b.Least {
 			b.Reason += ": BE keeps its least"
 		}

@@ -17,7 +17,7 @@ var fourCPUs = node.Topology{CPUs: []node.LogicalCPU{{ID: 0}, {ID: 1, Core: 1}, 
 func TestOneUnknownCPUIsEnough(t *testing.T) {
 	s := node.Snapshot{Topology: fourCPUs}
 	u := facts.Use{Elapsed: time.Second, CPU: map[unit.CPU]unit.MilliCPU{0: 0, 1: 0, 3: 0}}
-	b := BudgetOf(Config{Enable: true, ThresholdPercent: 65}, facts.Pool{}, u, s, s.Topology.All())
+	b := BudgetOf(Config{Enable: true, ThresholdPercent: 65}, facts.NodeCPUs{}, u, s, s.Topology.All())
 	if b.May != b.Least || !strings.Contains(b.Reason, "the use of CPU 2 is unknown") {
 		t.Errorf("BE may use %v: %s", b.May, b.Reason)
 	}
@@ -29,7 +29,7 @@ func TestReservedCPUIsSubtractedFromTheBudget(t *testing.T) {
 	s := node.Snapshot{Topology: fourCPUs}
 	u := facts.Use{Elapsed: time.Second, CPU: map[unit.CPU]unit.MilliCPU{0: 500, 1: 0, 2: 0, 3: 0}}
 	for reserved, want := range map[unit.MilliCPU]unit.MilliCPU{0: 2100, 300: 2100, 1500: 1100} {
-		b := BudgetOf(Config{Enable: true, ThresholdPercent: 65}, facts.Pool{Reserved: reserved}, u, s, s.Topology.All())
+		b := BudgetOf(Config{Enable: true, ThresholdPercent: 65}, facts.NodeCPUs{Reserved: reserved}, u, s, s.Topology.All())
 		if b.May != want || strings.Contains(b.Reason, "reserved") != (reserved == 1500) {
 			t.Errorf("%v reserved: BE may use %v: %s; want %v", reserved, b.May, b.Reason, want)
 		}

@@ -18,7 +18,7 @@ import (
 // the minimum of BE. If the set is larger than the budget, BE also gets a quota of
 // the budget, so that its minimum is the same as with a quota alone.
 func (x *suppressor) giveCPUs() (spent unit.MilliCPU, wants []plan.Want) {
-	p := hold.PlacesOf(x.Pool, x.use, x.snap, x.cpus, x.own.Held)
+	p := hold.PlacesOf(x.NodeCPUs, x.use, x.snap, x.cpus, x.own.Held)
 	rooms := make(map[node.CgroupPath]unit.CPUSet, len(x.Roots))
 	var room unit.CPUSet
 	for _, m := range x.Roots {

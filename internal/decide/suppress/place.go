@@ -22,7 +22,7 @@ func (x *suppressor) keepOff(i plan.Intent, reason string) (map[node.CgroupPath]
 		return nil, x.anyCPU(i, reason)
 	}
 	all := x.snap.Topology.All()
-	p := hold.PlacesOf(x.Pool, x.use, x.snap, all, x.own.Held)
+	p := hold.PlacesOf(x.NodeCPUs, x.use, x.snap, all, x.own.Held)
 	if p.Free == all && len(x.avoid) == 0 {
 		return nil, x.anyCPU(i, reason)
 	}

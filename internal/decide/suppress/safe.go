@@ -27,12 +27,12 @@ const (
 // There are no safe bounds if CPU suppress is disabled. Then only a missed
 // objective bounds BE work, and that bound stays. The weight of BE, or
 // cpu.idle, protects the other work without an agent, too.
-func SafeBounds(c Config, pool facts.Pool, s node.Snapshot) []plan.Want {
+func SafeBounds(c Config, nodeCPUs facts.NodeCPUs, s node.Snapshot) []plan.Want {
 	l := facts.LayoutOf(s)
 	if !c.Enable || len(l.Roots) == 0 {
 		return nil
 	}
-	capacity := unit.CPUs(pool.WithIsolated(s).Counted(s).Len())
+	capacity := unit.CPUs(nodeCPUs.WithIsolated(s).Counted(s).Len())
 	share := max(capacity.Percent(unwatched), unwatchedLeast)
 	reason := fmt.Sprintf("no agent runs: BE keeps %v of %v", share, capacity)
 	if c.MinPercent > 0 {

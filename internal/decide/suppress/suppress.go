@@ -64,7 +64,7 @@ const cpusetFrom = 20
 
 // Input holds what Decide reads besides the configuration.
 type Input struct {
-	Pool     facts.Pool
+	NodeCPUs facts.NodeCPUs
 	Layout   facts.Layout
 	Use      facts.Use
 	BackOff  BackOff
@@ -90,7 +90,7 @@ func Decide(c Config, saved unit.MilliCPU, in Input) (unit.MilliCPU, []plan.Want
 		return 0, nil
 	}
 	c = c.strategyDuring(in.BackOff)
-	x := suppressor{Config: c, Pool: in.Pool, Layout: l, use: u, snap: s, cpus: in.Pool.Counted(s), tops: topsOf(l, in.Single, s), chain: chainOf(l, s), own: in.Own, avoid: in.Avoid, seated: in.Seated}
+	x := suppressor{Config: c, NodeCPUs: in.NodeCPUs, Layout: l, use: u, snap: s, cpus: in.NodeCPUs.Counted(s), tops: topsOf(l, in.Single, s), chain: chainOf(l, s), own: in.Own, avoid: in.Avoid, seated: in.Seated}
 	switch {
 	case !c.Enable:
 		_, sets := x.keepOff(plan.Release, "CPU suppress is off")
@@ -101,7 +101,7 @@ func Decide(c Config, saved unit.MilliCPU, in Input) (unit.MilliCPU, []plan.Want
 		_, sets := x.keepOff(plan.Abstain, noRate)
 		return saved, append(x.abstain(), sets...)
 	}
-	x.Budget = BudgetOf(c, in.Pool, u, s, x.cpus).limitToCPUs(c, in.Pool, u, s, x.cpus, in.Own).subtract(in.BackOff)
+	x.Budget = BudgetOf(c, in.NodeCPUs, u, s, x.cpus).limitToCPUs(c, in.NodeCPUs, u, s, x.cpus, in.Own).subtract(in.BackOff)
 	whole := x.limitsBySet()
 	if whole && x.isContested(node.FileCPUMax) {
 		x.Reason = "another component keeps writing the quota, so whole CPUs limit BE; " + x.Reason
@@ -138,7 +138,7 @@ func (x *suppressor) holdReason() string {
 // A suppressor holds the input of one decision.
 type suppressor struct {
 	Config
-	facts.Pool
+	facts.NodeCPUs
 	facts.Layout
 	Budget
 	use    facts.Use

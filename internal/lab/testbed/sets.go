@@ -70,6 +70,6 @@ func (s *Site) RunPools(ctx context.Context, groups []node.CgroupPath, limit uni
 		}
 	}
 	var config policy.Config
-	config.Pool.CPUs = s.Place.Tested
+	config.NodeCPUs.CPUs = s.Place.Tested
 	return s.RunAgent(ctx, list, config, true)
 }

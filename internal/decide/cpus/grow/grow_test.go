@@ -80,7 +80,7 @@ func (n *site) tick(every time.Duration, use map[string]map[unit.CPU]unit.MilliC
 	n.snap.Workloads = workloads
 	before := n.use
 	n.use = n.use.Observe(n.snap)
-	n.base = hold.Decide(facts.Pool{}, 0, n.had, n.snap)
+	n.base = hold.Decide(facts.NodeCPUs{}, 0, n.had, n.snap)
 	n.state, n.grants = Decide(n.state, n.base, before, n.use, missed, n.snap)
 	n.had = n.grants.Held
 }
@@ -395,7 +395,7 @@ func TestAPoolWithoutCountersStaysInItsHome(t *testing.T) {
 		n.snap.At = n.snap.At.Add(time.Second)
 		before := n.use
 		n.use = n.use.Observe(n.snap)
-		n.base = hold.Decide(facts.Pool{}, 0, n.had, n.snap)
+		n.base = hold.Decide(facts.NodeCPUs{}, 0, n.had, n.snap)
 		n.state, n.grants = Decide(n.state, n.base, before, n.use, nil, n.snap)
 	}
 	if set, _ := n.grants.Set("pi"); set != unit.CPUSetOf(0, 1, 2, 3) {

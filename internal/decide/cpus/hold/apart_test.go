@@ -32,7 +32,7 @@ func (n *lone) tick() Grants {
 		s.Workloads = append(s.Workloads, w)
 		s.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}] = node.CPUs{}
 	}
-	g := Decide(facts.Pool{}, 0, n.had, s)
+	g := Decide(facts.NodeCPUs{}, 0, n.had, s)
 	n.had = g.Held
 	return g
 }

@@ -15,7 +15,7 @@ import (
 // CPUs, 24 with seats and 60 services: if all keep what they have, with and
 // without the choice of a scheduler, and if all are new.
 func BenchmarkDecide(b *testing.B) {
-	for name, decide := range map[string]func(facts.Pool, unit.Percent, Held, node.Snapshot) Grants{"now": Decide, "before": decideAsBefore} {
+	for name, decide := range map[string]func(facts.NodeCPUs, unit.Percent, Held, node.Snapshot) Grants{"now": Decide, "before": decideAsBefore} {
 		for _, c := range []struct {
 			name           string
 			chosen, fresh  bool
@@ -45,7 +45,7 @@ func BenchmarkDecide(b *testing.B) {
 				for i := range c.ls {
 					add(200+i, cpus.Request{})
 				}
-				had := Decide(facts.Pool{}, 10, Held{Allocations: map[node.WorkloadID]cpus.Allocation{}}, s).Held
+				had := Decide(facts.NodeCPUs{}, 10, Held{Allocations: map[node.WorkloadID]cpus.Allocation{}}, s).Held
 				if hash := pick.Compile(s.Topology).Hash(); c.chosen {
 					for i := range s.Workloads {
 						w := &s.Workloads[i]
@@ -59,7 +59,7 @@ func BenchmarkDecide(b *testing.B) {
 				}
 				b.ReportAllocs()
 				for b.Loop() {
-					decide(facts.Pool{}, 10, had, s)
+					decide(facts.NodeCPUs{}, 10, had, s)
 				}
 			})
 		}

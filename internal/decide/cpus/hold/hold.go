@@ -21,7 +21,7 @@ type Grants struct {
 	Held
 	// Map is the topology. It is nil if no workload demands CPUs.
 	Map *pick.Map
-	// Open are the CPUs of the shared pool that belong to no workload, and to
+	// Open are the shared CPUs that belong to no workload, and to
 	// which no workload is bound.
 	Open unit.CPUSet
 }
@@ -104,14 +104,14 @@ func (g *Held) note(id node.WorkloadID, n cpus.Note) {
 // A grant always leaves enough CPUs for the system and for BE. A new grant also
 // leaves as many CPUs as the services without exclusive CPUs request. This does
 // not apply to the choices of a scheduler, which knows these requests.
-func Decide(shared facts.Pool, keep unit.Percent, had Held, s node.Snapshot) Grants {
+func Decide(shared facts.NodeCPUs, keep unit.Percent, had Held, s node.Snapshot) Grants {
 	if !facts.AnyOf(s.Workloads, Demands) {
 		return Grants{}
 	}
-	pool := shared.Counted(s)
+	divided := shared.Counted(s)
 	r := round{
 		Grants: Grants{Held: Held{Allocations: map[node.WorkloadID]cpus.Allocation{}}, Map: pick.Compile(s.Topology)},
-		snap:   s, had: had, all: s.Topology.All(), pool: pool, least: Keep(keep, pool), counted: countedOn(s),
+		snap:   s, had: had, all: s.Topology.All(), divided: divided, least: Keep(keep, divided), counted: countedOn(s),
 	}
 	bound := r.claims()
 	r.start(bound)
@@ -127,9 +127,9 @@ type round struct {
 	snap  node.Snapshot
 	had   Held
 	asked []claim // all claims for own CPUs, in their order
-	// all are the CPUs of the node, and pool those that are divided. free are those
-	// of the pool that no workload owns so far.
-	all, pool, free unit.CPUSet
+	// all are the CPUs of the node, and divided those that workloads may get. free are
+	// those of them that no workload owns so far.
+	all, divided, free unit.CPUSet
 	// ledger says what workloads have so far. Before its turn, a workload with
 	// shared CPUs has what it had in the last tick, or what its scheduler chose.
 	// One that must stay apart from others marks its cores or NUMA nodes.
@@ -141,7 +141,7 @@ type round struct {
 	counted int // number of CPUs that services without own CPUs request
 }
 
-// start starts the ledger. off are the CPUs of the pool that no workload gets.
+// start starts the ledger. off are the divided CPUs that no workload gets.
 func (r *round) start(off unit.CPUSet) {
 	all := maps.Clone(r.Allocations)
 	for i := range r.snap.Workloads {
@@ -166,7 +166,7 @@ func (r *round) start(off unit.CPUSet) {
 }
 
 func (r *round) restart(off unit.CPUSet, all map[node.WorkloadID]cpus.Allocation) {
-	r.ledger = place.NewNode(r.Map, r.all.Minus(r.pool).Union(off), 0, all)
+	r.ledger = place.NewNode(r.Map, r.all.Minus(r.divided).Union(off), 0, all)
 	r.free, r.pending = r.ledger.Open(), nil
 }
 
@@ -294,11 +294,11 @@ func chosenPolicy(o *node.CPUOverride) cpus.Policy {
 	return o.Chosen.Policy
 }
 
-// Keep returns the number of CPUs that must stay shared: a percentage of the
-// pool (keep), but at least one CPU. They stay shared even without BE work, so
+// Keep returns the number of CPUs that must stay shared: the percentage keep of
+// those that are divided, but at least one CPU. They stay shared even without BE work, so
 // that later BE work takes no CPUs from services.
-func Keep(keep unit.Percent, pool unit.CPUSet) int {
-	share := unit.CPUs(pool.Len()).Percent(keep)
+func Keep(keep unit.Percent, divided unit.CPUSet) int {
+	share := unit.CPUs(divided.Len()).Percent(keep)
 	return max(1, int((share+999)/unit.CPUs(1)))
 }
 

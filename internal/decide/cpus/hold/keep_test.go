@@ -45,7 +45,7 @@ func (n *crew) decide() Grants {
 			s.Knobs.Now[knob], s.Knobs.Before[knob] = node.CPUs{Set: set}, node.CPUs{}
 		}
 	}
-	return Decide(facts.Pool{ReservedCPUs: n.reserved}, 0, n.had, s)
+	return Decide(facts.NodeCPUs{ReservedCPUs: n.reserved}, 0, n.had, s)
 }
 
 // TestAGrowerTakesNoCPUThatIsHeld changes the demands of workloads that own

@@ -61,7 +61,7 @@ func (n *site) tick() {
 		s.Workloads = append(s.Workloads, w)
 		s.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}] = node.CPUs{}
 	}
-	n.grants = Decide(facts.Pool{ReservedCPUs: n.reserved}, 0, n.had, s)
+	n.grants = Decide(facts.NodeCPUs{ReservedCPUs: n.reserved}, 0, n.had, s)
 	n.had = n.grants.Held
 }
 

@@ -158,7 +158,7 @@ func (m *model) tick(w world) [modelPods]contract {
 	if had != nil {
 		before = owned(had)
 	}
-	g := Decide(facts.Pool{ReservedCPUs: m.reservedIf(w.closed)}, 0, before, s)
+	g := Decide(facts.NodeCPUs{ReservedCPUs: m.reservedIf(w.closed)}, 0, before, s)
 	var out [modelPods]contract
 	for p := range m.pods {
 		if set, own := g.Exclusive(node.WorkloadID(modelPod(p).UID)); own {

@@ -37,7 +37,7 @@ func (c oracleClaim) compare(o oracleClaim) int {
 // A grant always leaves enough CPUs for the system and for BE. A new grant also
 // leaves as many CPUs as the services without exclusive CPUs request. This does
 // not apply to the choices of a scheduler, which knows these requests.
-func decideAsBefore(shared facts.Pool, keep unit.Percent, had Held, s node.Snapshot) Grants {
+func decideAsBefore(shared facts.NodeCPUs, keep unit.Percent, had Held, s node.Snapshot) Grants {
 	var g Grants
 	var asked []oracleClaim
 	pool := shared.Counted(s)

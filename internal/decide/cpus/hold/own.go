@@ -33,14 +33,14 @@ func (r *round) claims() (bound unit.CPUSet) {
 		if _, shown := r.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}]; why.Code == cpus.Fits && !shown {
 			why.Code = cpus.NoCPUSet
 			own, _ := r.had.Exclusive(w.ID)
-			if set := own.Intersect(r.pool); !set.Empty() { // while the knob cannot be read, the workload keeps its CPUs
+			if set := own.Intersect(r.divided); !set.Empty() { // while the knob cannot be read, the workload keeps its CPUs
 				r.Allocations[w.ID] = exclusive(w, set)
 				r.note(w.ID, cpus.Note{By: cpus.ByNode, Policy: cpus.Exclusive, Asked: n, Has: set.Len(), Reason: &cpus.Reason{Code: cpus.CPUSetMissing}})
 				continue
 			}
 		}
 		if why.Code != cpus.Fits {
-			set, is := BoundTo(r.snap.Knobs, w, r.pool)
+			set, is := BoundTo(r.snap.Knobs, w, r.divided)
 			if is {
 				bound = bound.Union(set)
 			}
@@ -178,8 +178,8 @@ func (r *round) refuse(c *claim, had, open unit.CPUSet, spare int) *cpus.Reason 
 	if no := place.Check(r.Map, chosen, requestOf(c.work, c.cpus)); no != nil {
 		return no
 	}
-	if !r.pool.Contains(chosen.CPUs) {
-		return &cpus.Reason{Code: cpus.ChoiceReserved, CPUs: chosen.CPUs.Minus(r.pool)}
+	if !r.divided.Contains(chosen.CPUs) {
+		return &cpus.Reason{Code: cpus.ChoiceReserved, CPUs: chosen.CPUs.Minus(r.divided)}
 	}
 	if closed := chosen.CPUs.Minus(c.room); !closed.Empty() {
 		return &cpus.Reason{Code: cpus.ChoiceClosed, CPUs: closed}

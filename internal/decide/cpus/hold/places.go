@@ -17,7 +17,7 @@ type Places struct {
 // CPUs even while it is idle: both its own CPUs and those to which it was bound
 // before. PlacesOf ignores work of class LS if its per-CPU counters show where
 // it runs.
-func PlacesOf(c facts.Pool, u facts.Use, s node.Snapshot, cpus unit.CPUSet, held Held) Places {
+func PlacesOf(c facts.NodeCPUs, u facts.Use, s node.Snapshot, cpus unit.CPUSet, held Held) Places {
 	var p Places
 	var lse unit.CPUSet
 	for i := range s.Workloads {

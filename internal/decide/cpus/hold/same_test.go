@@ -160,8 +160,8 @@ func TestALedgerDecidesAsBefore(t *testing.T) {
 					s.Knobs.Now[knob] = n.snap.Knobs.Now[knob]
 				}
 			}
-			pool := facts.Pool{ReservedCPUs: n.reserved}
-			g, want := Decide(pool, n.keep, n.had, s), decideAsBefore(pool, n.keep, n.had, s)
+			nodeCPUs := facts.NodeCPUs{ReservedCPUs: n.reserved}
+			g, want := Decide(nodeCPUs, n.keep, n.had, s), decideAsBefore(nodeCPUs, n.keep, n.had, s)
 			if diff := gocmp.Diff(want.Held, g.Held, gocmp.AllowUnexported(unit.CPUSet{})); diff != "" || g.Open != want.Open {
 				t.Fatalf("try %d, step %d: open are %v, before %v (-before +now):\n%s\nreserved %v, had %+v", try, i, g.Open, want.Open, diff, n.reserved, n.had.Allocations)
 			}

@@ -65,7 +65,7 @@ func TestTheNodeSaysWhyItChose(t *testing.T) {
 			}
 			before := owned(had)
 			for tick := range 3 {
-				g := Decide(facts.Pool{ReservedCPUs: mustSet(t, c.reserved)}, 0, before, s)
+				g := Decide(facts.NodeCPUs{ReservedCPUs: mustSet(t, c.reserved)}, 0, before, s)
 				id := c.runners[0].id
 				if got := g.Text(id); got != c.want {
 					t.Errorf("tick %d: %q\nwant %q", tick, got, c.want)
@@ -128,7 +128,7 @@ func TestTooFewCPUsHaveNumbers(t *testing.T) {
 			if name == "seats" || name == "a pool" { // a was there before the services
 				had = owned(map[node.WorkloadID]unit.CPUSet{"a": mustSet(t, map[string]string{"seats": "0-5", "a pool": "0-2"}[name])})
 			}
-			if got := Decide(facts.Pool{}, 0, had, s).Text(c.id); got != c.want {
+			if got := Decide(facts.NodeCPUs{}, 0, had, s).Text(c.id); got != c.want {
 				t.Errorf("%q\nwant %q", got, c.want)
 			}
 		})
@@ -155,7 +155,7 @@ func TestTheNodeSaysWhyItSeats(t *testing.T) {
 		s := node.Snapshot{Topology: machine(1, 2, 2, 2), Workloads: []node.Workload{w}, Knobs: node.Knobs{Now: map[node.Knob]node.Value{{Cgroup: "s", File: node.FileCPUs}: node.CPUs{}}}}
 		had := Held{}
 		for tick := range 2 {
-			g := Decide(facts.Pool{}, 0, had, s)
+			g := Decide(facts.NodeCPUs{}, 0, had, s)
 			if got := g.Text("s"); got != c.want {
 				t.Errorf("%s, tick %d: %q\nwant %q", name, tick, got, c.want)
 			}
@@ -186,7 +186,7 @@ func TestSeatsThatAreShortAreSaidOnce(t *testing.T) {
 		}
 		had := owned(map[node.WorkloadID]unit.CPUSet{"a": mustSet(t, "0-2")})
 		had.Allocations["s"] = cpus.Allocation{Policy: cpus.Shared, CPUs: one, Domain: mustSet(t, "0-3"), CPU: 500}
-		if got := Decide(facts.Pool{}, 0, had, s).Text("s"); got != c.want {
+		if got := Decide(facts.NodeCPUs{}, 0, had, s).Text("s"); got != c.want {
 			t.Errorf("%s: %q\nwant %q", name, got, c.want)
 		}
 	}

@@ -61,11 +61,11 @@ type State struct {
 	Workers []WorkerCPUs  `json:"workers,omitempty"`
 	// May are all CPUs that the workloads with seats may use, taken together.
 	May unit.CPUSet `json:"may,omitzero"`
-	// Pooled says that the demand exceeds the CPUs, and all work shares them.
+	// Sharing says that the demand exceeds the CPUs, and all work shares them.
 	// Fits is the time since which the demand has been small enough again, or
 	// zero if it is too large.
-	Pooled bool      `json:"pooled,omitempty"`
-	Fits   time.Time `json:"fits,omitzero"`
+	Sharing bool      `json:"sharing,omitempty"`
+	Fits    time.Time `json:"fits,omitzero"`
 }
 
 // WorkerCPUs are the CPUs of a virtual worker.
@@ -127,10 +127,10 @@ func (st State) Decide(in Input) (State, Grants) {
 	if len(claims) == 0 {
 		return State{}, nil
 	}
-	next := st.pool(claims, may.Len(), in.Snap.At)
+	next := st.share(claims, may.Len(), in.Snap.At)
 	next.May, next.In = may, places
 	r := round{Input: in, all: may, grants: make(Grants, len(claims))}
-	if next.Pooled {
+	if next.Sharing {
 		how := fmt.Sprintf("%s demands %s and may use %s: all share them", in.nameWork(), facts.CountCPUs(demandOf(claims)), facts.CountCPUs(may.Len()))
 		for _, c := range claims {
 			for w := range c.members() {
@@ -182,18 +182,18 @@ func (st State) cpusOf(p worker.Place) unit.CPUSet {
 	return unit.CPUSet{}
 }
 
-// pool decides whether all work shares the CPUs. The sharing starts as soon as
+// share decides whether all work shares the CPUs. The sharing starts as soon as
 // the demand exceeds the CPUs, and ends only when the demand has been lower for
 // a while.
-func (st State) pool(claims []claim, cpus int, at time.Time) State {
+func (st State) share(claims []claim, cpus int, at time.Time) State {
 	demand := demandOf(claims)
 	switch {
 	case demand > cpus:
-		return State{Pooled: true}
-	case !st.Pooled:
+		return State{Sharing: true}
+	case !st.Sharing:
 		return State{}
 	case demand+cpus/spareDivisor > cpus:
-		return State{Pooled: true}
+		return State{Sharing: true}
 	}
 	fits := st.Fits
 	if fits.IsZero() || fits.After(at) {
@@ -202,7 +202,7 @@ func (st State) pool(claims []claim, cpus int, at time.Time) State {
 	if at.Sub(fits) >= calmTime {
 		return State{}
 	}
-	return State{Pooled: true, Fits: fits}
+	return State{Sharing: true, Fits: fits}
 }
 
 // cores holds for each CPU the next CPU of its core. After the last CPU of a

@@ -65,28 +65,28 @@ func TestOnlyBatchWorkWithALimitHasSeats(t *testing.T) {
 		t.Errorf("%+v", grants)
 	}
 	in.Enable = false
-	if st, grants := (State{Pooled: true}).Decide(in); grants != nil || st.Pooled {
+	if st, grants := (State{Sharing: true}).Decide(in); grants != nil || st.Sharing {
 		t.Errorf("off: %+v %+v", st, grants)
 	}
 }
 
 func TestThePoolEndsOnlyAfterAWhileWithRoom(t *testing.T) {
 	st, _ := State{}.Decide(input(20, 12000, 12000))
-	if !st.Pooled {
-		t.Fatal("24 CPUs of 20 are not pooled")
+	if !st.Sharing {
+		t.Fatal("24 CPUs of 20 share no CPUs")
 	}
 	full := input(20, 12000, 8000) // the workloads fit, but less than a tenth is left
 	for i := range 60 {
 		full.Snap.At = time.Unix(int64(2000+i), 0)
-		if st, _ = st.Decide(full); !st.Pooled {
-			t.Fatal("the pool ended without room")
+		if st, _ = st.Decide(full); !st.Sharing {
+			t.Fatal("the sharing ended without room")
 		}
 	}
 	some := input(20, 12000, 6000)
 	for i := range 11 {
 		some.Snap.At = time.Unix(int64(3000+i), 0)
-		if st, _ = st.Decide(some); st.Pooled != (i < 10) {
-			t.Errorf("after %d s pooled: %v", i, st.Pooled)
+		if st, _ = st.Decide(some); st.Sharing != (i < 10) {
+			t.Errorf("after %d s sharing: %v", i, st.Sharing)
 		}
 	}
 }
@@ -134,7 +134,7 @@ func TestAWorkerKeepsItsCPUsWhenItsSizeChanges(t *testing.T) {
 func TestWorkersThatDoNotFitShare(t *testing.T) {
 	in := putInSlices(input(8, 1, 1, 1), worker.Slice{Name: "enc", CPUs: 3, Count: 3})
 	st, grants := State{}.Decide(in)
-	if !st.Pooled || !grants["w000"].CPUs.Empty() || !strings.Contains(grants["w000"].How, "work in slices demands 9 CPUs and may use 8 CPUs: all share them") {
+	if !st.Sharing || !grants["w000"].CPUs.Empty() || !strings.Contains(grants["w000"].How, "work in slices demands 9 CPUs and may use 8 CPUs: all share them") {
 		t.Errorf("%+v, %+v", st, grants)
 	}
 	if got := st.Slices(in.Config); len(got[0].Workers[2].Work) != 1 || !got[0].Workers[2].CPUs.Empty() {
@@ -148,7 +148,7 @@ func BenchmarkDecideSlices(b *testing.B) {
 	limits := make([]unit.MilliCPU, 100)
 	in := putInSlices(input(256, limits...), worker.Slice{Name: "a", CPUs: 4, Count: 25}, worker.Slice{Name: "b", CPUs: 5, Count: 25})
 	st, _ := State{}.Decide(in)
-	if st.Pooled || len(st.Workers) != 50 {
+	if st.Sharing || len(st.Workers) != 50 {
 		b.Fatalf("%d workers have CPUs, want 50", len(st.Workers))
 	}
 	b.ReportAllocs()

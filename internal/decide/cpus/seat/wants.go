@@ -26,15 +26,15 @@ type seater struct {
 // narrows these. The argument bounds has the wants of suppress. Wants returns
 // them together with its own. Seats are always among the CPUs that suppress
 // allows, and never among the own CPUs of another workload.
-func Wants(c Config, st State, pool facts.Pool, l facts.Layout, u facts.Use, own hold.Grants, bounds []plan.Want, s node.Snapshot) (State, Grants, []plan.Want) {
-	if !c.on() || pool.CPUSetsManagedExternally {
+func Wants(c Config, st State, nodeCPUs facts.NodeCPUs, l facts.Layout, u facts.Use, own hold.Grants, bounds []plan.Want, s node.Snapshot) (State, Grants, []plan.Want) {
+	if !c.on() || nodeCPUs.CPUSetsManagedExternally {
 		return State{}, nil, bounds
 	}
 	x := seater{Layout: l, snap: s, bounds: bounds, at: make(map[node.Knob]int, len(bounds)+len(s.Workloads))}
 	for i, w := range bounds {
 		x.at[w.Knob] = i
 	}
-	next, grants := st.Decide(Input{Config: c, May: x.allowedCPUs(pool.Counted(s), own), Load: x.load(pool.Counted(s), own, u), Map: own.Map, Snap: s})
+	next, grants := st.Decide(Input{Config: c, May: x.allowedCPUs(nodeCPUs.Counted(s), own), Load: x.load(nodeCPUs.Counted(s), own, u), Map: own.Map, Snap: s})
 	grants.find(s)
 	x.bounds = slices.Grow(x.bounds, len(grants))
 	for i := range s.Workloads {

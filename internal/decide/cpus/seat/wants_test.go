@@ -62,7 +62,7 @@ func TestSeatsAvoidServicesThatAreNotCounted(t *testing.T) {
 		if !c.had.Empty() {
 			st.Have = map[node.WorkloadID]unit.CPUSet{"enc": c.had}
 		}
-		_, grants, _ := Wants(Config{Enable: true}, st, facts.Pool{}, facts.LayoutOf(s), use, own, nil, s)
+		_, grants, _ := Wants(Config{Enable: true}, st, facts.NodeCPUs{}, facts.LayoutOf(s), use, own, nil, s)
 		if got := grants["enc"].CPUs; got.Len() != 2 || !c.want.Contains(got) {
 			t.Errorf("%s: seats on %v, want 2 of %v", name, got, c.want)
 		}
@@ -79,7 +79,7 @@ func TestOnV1SeatsAreAtTheLowestCgroups(t *testing.T) {
 	addBatch(&s, "ab", 1000)
 	addBatch(&s, "none", 0, "batch/none/x")
 	s.Workloads[2].CPULimit = node.Maybe[unit.MilliCPU]{}
-	_, grants, wants := Wants(Config{Enable: true}, State{}, facts.Pool{}, facts.LayoutOf(s), facts.Use{}, hold.Grants{}, nil, s)
+	_, grants, wants := Wants(Config{Enable: true}, State{}, facts.NodeCPUs{}, facts.LayoutOf(s), facts.Use{}, hold.Grants{}, nil, s)
 	var at []string
 	for _, w := range wants {
 		at = append(at, fmt.Sprint(w.Knob.Cgroup))
@@ -115,10 +115,10 @@ func BenchmarkWantsOnV1(b *testing.B) {
 		addBatch(&s, id, unit.CPUs(1+i%3), in...)
 	}
 	l := facts.LayoutOf(s)
-	st, _, _ := Wants(Config{Enable: true}, State{}, facts.Pool{}, l, facts.Use{}, hold.Grants{}, nil, s)
+	st, _, _ := Wants(Config{Enable: true}, State{}, facts.NodeCPUs{}, l, facts.Use{}, hold.Grants{}, nil, s)
 	b.ReportAllocs()
 	for b.Loop() {
-		_, grants, _ := Wants(Config{Enable: true}, st, facts.Pool{}, l, facts.Use{}, hold.Grants{}, nil, s)
+		_, grants, _ := Wants(Config{Enable: true}, st, facts.NodeCPUs{}, l, facts.Use{}, hold.Grants{}, nil, s)
 		for _, w := range s.Workloads {
 			grants.Relieve(&w, s.Knobs, make([]plan.Want, 1))
 		}

@@ -50,7 +50,7 @@ func allFeatures(p testbed.Pods, t report.ModeSpec) policy.Config {
 	_, n := thirdMode()
 	c := n.Policy
 	c.Suppress.Policy = suppressPolicy(t, c)
-	c.CPUQOS, c.Pool, c.Overcommit = testbed.Pinned(t.Mechanism), facts.Pool{CPUs: p.Tested}, policy.Config{}.Overcommit
+	c.CPUQOS, c.NodeCPUs, c.Overcommit = testbed.Pinned(t.Mechanism), facts.NodeCPUs{CPUs: p.Tested}, policy.Config{}.Overcommit
 	return c
 }
 

@@ -27,7 +27,7 @@ func (b *machine) govern(ctx context.Context, p testbed.Pods, t report.ModeSpec)
 	qos := testbed.Pinned(t.Mechanism)
 	qos.SlicesUnmanaged = t.NoSlices
 	return b.Site.RunAgent(ctx, p.Workloads(), policy.Config{
-		CPUQOS: qos, Pool: facts.Pool{CPUs: p.Tested},
+		CPUQOS: qos, NodeCPUs: facts.NodeCPUs{CPUs: p.Tested},
 		Suppress: suppress.Config{Enable: t.Suppress, ThresholdPercent: Watermark},
 	}, t.Suppress)
 }

@@ -103,7 +103,7 @@ func (r *round) govern(ctx context.Context) (*testbed.AgentRunner, error) {
 			CPULimit: node.Some(r.cell.Limit), CPURequest: node.Some(r.cell.Limit),
 		})
 	}
-	return r.RunAgent(ctx, list, policy.Config{CPUQOS: testbed.Pinned(""), Pool: facts.Pool{CPUs: r.Place.Tested}}, true)
+	return r.RunAgent(ctx, list, policy.Config{CPUQOS: testbed.Pinned(""), NodeCPUs: facts.NodeCPUs{CPUs: r.Place.Tested}}, true)
 }
 
 func (r *round) groups() []node.CgroupPath {

@@ -5,9 +5,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// A Pool says which CPUs of a node are shared by LS and BE, and which are
-// closed to BE. All policies use the Pool, even if CPU suppress is disabled.
-type Pool struct {
+// NodeCPUs says which CPUs of a node are shared by LS and BE, and which are
+// closed to BE. All policies use it, even if CPU suppress is disabled.
+type NodeCPUs struct {
 	// CPUs are the shared CPUs. If the set is empty, all online CPUs are
 	// shared. Capacity is the number of shared CPUs that are not reserved.
 	CPUs unit.CPUSet `json:"cpus,omitzero"`
@@ -27,37 +27,37 @@ type Pool struct {
 	CPUSetsManagedExternally bool `json:"cpusets_managed_externally,omitempty"`
 }
 
-// Keeping returns a pool whose Reserved is at least the amount of CPU that the
+// Keeping returns NodeCPUs whose Reserved is at least the amount of CPU that the
 // kubelet does not offer to pods. ReservedCPUs are a part of that amount. If
 // CPU suppress is disabled, Keeping changes nothing.
-func (p Pool) Keeping(kubelet unit.MilliCPU, suppress bool) Pool {
+func (n NodeCPUs) Keeping(kubelet unit.MilliCPU, suppress bool) NodeCPUs {
 	if suppress {
-		p.Reserved = max(p.Reserved, kubelet-unit.CPUs(p.ReservedCPUs.Len()))
+		n.Reserved = max(n.Reserved, kubelet-unit.CPUs(n.ReservedCPUs.Len()))
 	}
-	return p
+	return n
 }
 
 // Online returns the shared CPUs that are online, including reserved ones.
-func (p Pool) Online(s node.Snapshot) unit.CPUSet {
-	if p.CPUs.Empty() {
+func (n NodeCPUs) Online(s node.Snapshot) unit.CPUSet {
+	if n.CPUs.Empty() {
 		return s.Topology.All()
 	}
-	return s.Topology.All().Intersect(p.CPUs)
+	return s.Topology.All().Intersect(n.CPUs)
 }
 
 // Counted returns the CPUs that make up the capacity. These are the CPUs of
 // Online that are not reserved.
-func (p Pool) Counted(s node.Snapshot) unit.CPUSet { return p.Online(s).Minus(p.ReservedCPUs) }
+func (n NodeCPUs) Counted(s node.Snapshot) unit.CPUSet { return n.Online(s).Minus(n.ReservedCPUs) }
 
-// WithIsolated returns a pool that also reserves the isolated CPUs of the node.
+// WithIsolated returns NodeCPUs that also reserve the isolated CPUs of the node.
 // The owner of the machine isolated them for other work, but a write to the
 // cpuset of a cgroup would let its threads run there. If no other CPU would be
-// left, WithIsolated returns p.
-func (p Pool) WithIsolated(s node.Snapshot) Pool {
-	with := p
-	with.ReservedCPUs = p.ReservedCPUs.Union(s.Topology.Isolated)
+// left, WithIsolated returns n.
+func (n NodeCPUs) WithIsolated(s node.Snapshot) NodeCPUs {
+	with := n
+	with.ReservedCPUs = n.ReservedCPUs.Union(s.Topology.Isolated)
 	if with.Counted(s).Empty() {
-		return p
+		return n
 	}
 	return with
 }
