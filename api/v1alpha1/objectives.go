@@ -67,11 +67,16 @@ type ServiceObjective struct {
 	// is empty and Pod is the name of its workload.
 	Namespace string `json:"namespace,omitempty"`
 	Pod       string `json:"pod"`
-	// RunQueueDelay is the objective: 99 of 100 waits of its threads for a CPU
-	// should end within this time.
-	RunQueueDelay metav1.Duration `json:"runQueueDelay"`
-	// State is Kept, Missed or Undecided. Since is the time at which it began, on
-	// the clock of the node.
+	// RunQueueDelay is an objective: 99 of 100 waits of its threads for a CPU
+	// should end within this time. Absent: it has no such objective.
+	RunQueueDelay *metav1.Duration `json:"runQueueDelay,omitempty"`
+	// Requests is the objective for its requests, with the verdict about it. Absent:
+	// it has no such objective.
+	Requests *ServiceRequests `json:"requests,omitempty"`
+	// State is Kept, Missed or Undecided. If the service has both objectives, it is
+	// Missed if one is missed, and an objective without a verdict does not count
+	// beside the other. Since is the time at which State began, on the clock of the
+	// node.
 	State string            `json:"state"`
 	Since *metav1.MicroTime `json:"since,omitempty"`
 	// Measured is a time that 99 of 100 waits in the last window did not exceed.
@@ -79,9 +84,9 @@ type ServiceObjective struct {
 	Measured  *metav1.Duration `json:"measured,omitempty"`
 	Estimated bool             `json:"estimated,omitempty"`
 	// Cause says why the objective is missed: best-effort, own-limit, own-threads,
-	// other-service, system, unclear or unknown-runner. BE work loses CPU only for
+	// other-service, system, unclear, unknown-runner or not-waiting. BE work loses CPU only for
 	// best-effort and unknown-runner. Or it says why State is Undecided: unmeasured
-	// or too-few. Why has the details of unmeasured.
+	// or too-few, or as in Requests. Why has the details of unmeasured.
 	Cause string `json:"cause,omitempty"`
 	Why   string `json:"why,omitempty"`
 	// Waited is the time for which the threads of the service waited in the last
@@ -94,6 +99,45 @@ type ServiceObjective struct {
 	// window. In ThrottledPeriods of them the limit stopped the service.
 	Periods          int64 `json:"periods,omitempty"`
 	ThrottledPeriods int64 `json:"throttledPeriods,omitempty"`
+}
+
+// ServiceRequests says whether a service answers requests as fast as it should.
+type ServiceRequests struct {
+	// Targets are the objective: each part of the requests should be answered within
+	// its time.
+	// +listType=atomic
+	Targets []RequestTarget `json:"targets"`
+	// Source is where the durations are read: metrics.
+	Source string `json:"source"`
+	// State is Kept, Missed or Undecided, for the requests alone. Cause is why it is
+	// not Kept: one of ServiceObjective, or no-source, too-few or straddled. Trouble is
+	// the reason of no-source, such as connect, redirect or reset.
+	State   string `json:"state"`
+	Cause   string `json:"cause,omitempty"`
+	Trouble string `json:"trouble,omitempty"`
+	// Percentile is the target that decided State, such as p99, in the last window
+	// with a verdict. Measured is a time within which this part of the requests was
+	// answered; absent: no bucket of the histogram is that long.
+	Percentile string           `json:"percentile,omitempty"`
+	Measured   *metav1.Duration `json:"measured,omitempty"`
+	// Buckets is the histogram of that window, without empty buckets. Histograms of
+	// several pods may be added up if their buckets have the same ends.
+	// +listType=atomic
+	Buckets []RequestBucket `json:"buckets,omitempty"`
+}
+
+// RequestTarget is the time within which a part of the requests should be answered.
+type RequestTarget struct {
+	Percentile string          `json:"percentile"` // such as p99
+	Within     metav1.Duration `json:"within"`
+}
+
+// RequestBucket is a number of requests that took longer than Above and at most
+// UpTo. Without UpTo, it has no end.
+type RequestBucket struct {
+	Above metav1.Duration  `json:"above"`
+	UpTo  *metav1.Duration `json:"upTo,omitempty"`
+	Count int64            `json:"count"`
 }
 
 // ObjectiveRunner is work that had a CPU for which a service waited.

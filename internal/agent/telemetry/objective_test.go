@@ -24,6 +24,10 @@ func TestAnObjectiveHasTheLabelsOfItsPod(t *testing.T) {
 		"shop/cart/uid-old": {Verdict: slo.Kept},
 		"shop/new":          {Verdict: slo.Undecided, Cause: slo.Unmeasured},
 		"system.slice/db":   {Verdict: slo.Kept},
+		"shop/fast": {Verdict: slo.Kept, Requests: slo.RequestJudgement{
+			Verdict: slo.Kept, Want: node.RequestObjective{Within: [len(node.Percentiles)]time.Duration{0: time.Millisecond, 4: 5 * time.Millisecond}}, Target: 4, Tail: node.Some(4 * time.Millisecond),
+		}},
+		"shop/mute": {Verdict: slo.Undecided, Cause: slo.NoSource, Requests: slo.RequestJudgement{Verdict: slo.Undecided, Cause: slo.NoSource, Trouble: node.TroubleRedirect}},
 	} {
 		w := node.Workload{ID: id, Class: node.LS, Pod: strings.HasPrefix(string(id), "shop/")}
 		w.Objective.RunQueueDelay = node.Some(time.Millisecond)
@@ -38,6 +42,11 @@ func TestAnObjectiveHasTheLabelsOfItsPod(t *testing.T) {
 		`tenon_objective_verdict{cause="",class="LS",namespace="shop",pod="cart",verdict="kept",workload="shop/cart/uid-old"} 1`,
 		`tenon_objective_verdict{cause="unmeasured",class="LS",namespace="shop",pod="new",verdict="undecided",workload="shop/new"} 1`,
 		`tenon_objective_missed{class="LS",namespace="",pod="",workload="system.slice/db"} 0`,
+		`tenon_request_target_seconds{class="LS",namespace="shop",percentile="p50",pod="fast",workload="shop/fast"} 0.001`,
+		`tenon_request_target_seconds{class="LS",namespace="shop",percentile="p99",pod="fast",workload="shop/fast"} 0.005`,
+		`tenon_request_latency_seconds{class="LS",namespace="shop",percentile="p99",pod="fast",workload="shop/fast"} 0.004`,
+		`tenon_request_source_trouble{class="LS",namespace="shop",pod="mute",trouble="redirect",workload="shop/mute"} 1`,
+		`tenon_objective_verdict{cause="no-source",class="LS",namespace="shop",pod="mute",verdict="undecided",workload="shop/mute"} 1`,
 	} {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("the metrics lack %q", want)
@@ -71,7 +80,7 @@ tests:
           - exp_labels: {severity: warning, instance: n, workload: shop/front, namespace: shop, pod: front}
             exp_annotations:
               summary: shop/front on n has missed its objective for two minutes
-              description: Its threads wait longer for a CPU than its objective allows. tenon_objective_verdict has the cause. kubectl tenon explain pod says more; on one machine, tenon status does.
+              description: Its threads wait longer for a CPU, or its requests take longer, than its objective allows. tenon_objective_verdict has the cause. kubectl tenon explain pod says more; on one machine, tenon status does.
 `
 	dir := t.TempDir()
 	for name, text := range map[string][]byte{"alerts.yaml": rules, "test.yaml": []byte(tests)} {

@@ -12,6 +12,9 @@ import (
 var (
 	descMissed  = desc("tenon_objective_missed", "1: the workload misses its objective now, because of best-effort work or for another reason.", objectiveLabels...)
 	descVerdict = desc("tenon_objective_verdict", "1, with the verdict about an objective and its cause.", append(objectiveLabels, "verdict", "cause")...)
+	descTarget  = desc("tenon_request_target_seconds", "Time within which this percentile of the requests of a workload should be answered.", append(objectiveLabels, "percentile")...)
+	descTail    = desc("tenon_request_latency_seconds", "Time within which this percentile of the requests of a workload was answered in the last window with a verdict: the target that decided it.", append(objectiveLabels, "percentile")...)
+	descSource  = desc("tenon_request_source_trouble", "1, with the reason why the requests of a workload cannot be read.", append(objectiveLabels, "trouble")...)
 	descBound   = desc("tenon_workload_bound_cores", "CPU that a BE workload may use, because a service (victim) waited mostly for it.", "workload", "class", "namespace", "pod", "victim")
 
 	descMisfit  = desc("tenon_cpu_misfit", "1: the CPU limit does not fit the workload, because of its threads or its limit (kind).", "workload", "class", "kind")
@@ -89,11 +92,28 @@ func (e emitter) emitObjective(j slo.Judgement, w node.Workload) {
 	namespace, pod := podOf(w)
 	labels := []string{label(w.ID), string(w.Class), namespace, pod}
 	e.gauge(descVerdict, 1, append(labels[:len(labels):len(labels)], string(j.Verdict), string(j.Cause))...)
+	e.emitRequests(j.Requests, labels)
 	switch j.Verdict {
 	case slo.Missed:
 		e.gauge(descMissed, 1, labels...)
 	case slo.Kept:
 		e.gauge(descMissed, 0, labels...)
+	}
+}
+
+// emitRequests emits the objective for requests and what was measured of them.
+func (e emitter) emitRequests(j slo.RequestJudgement, labels []string) {
+	with := func(label string) []string { return append(labels[:len(labels):len(labels)], label) }
+	for i, p := range node.Percentiles {
+		if within := j.Want.Within[i]; within > 0 {
+			e.gauge(descTarget, within.Seconds(), with(p.Name)...)
+		}
+	}
+	if tail, known := j.Tail.Value(); known {
+		e.gauge(descTail, tail.Seconds(), with(node.Percentiles[j.Target].Name)...)
+	}
+	if j.Trouble != "" {
+		e.gauge(descSource, 1, with(string(j.Trouble))...)
 	}
 }
 

@@ -62,7 +62,11 @@ func tickAt(second int) tick.Tick {
 	web := &t.Snapshot.Workloads[1]
 	web.Usage.Delay = node.RunQueueDelay{Sum: used, Counts: make([]uint64, 29)}
 	web.Usage.Delay.Counts[10], web.Usage.Delay.Counts[12], web.Usage.Delay.Counts[13], web.Usage.Delay.Counts[28] = 1, 3, 2, 1
-	web.Objective.RunQueueDelay, t.Objectives = node.Some(time.Millisecond), map[node.WorkloadID]slo.Judgement{"web": {Verdict: slo.Missed, Cause: slo.ForBE}}
+	web.Objective.RunQueueDelay, t.Objectives = node.Some(time.Millisecond), map[node.WorkloadID]slo.Judgement{"web": {
+		Verdict: slo.Missed, Cause: slo.ForBE, Requests: slo.RequestJudgement{
+			Want: node.RequestObjective{Within: [len(node.Percentiles)]time.Duration{time.Millisecond}}, Tail: node.Some(2 * time.Millisecond), Trouble: node.TroubleSlow,
+		},
+	}}
 	t.Single = map[node.WorkloadID]culprit.Bound{"be.slice/job": {May: 1500, Victim: "web"}}
 	t.Misfits = map[node.WorkloadID]*misfit.Misfit{"web": {Kind: misfit.Threads}}
 	web.Usage.Refaults, web.Usage.WorkingSet, web.Usage.Written, web.Usage.Read = node.Some[int64](7), memory, memory, memory

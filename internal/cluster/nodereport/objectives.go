@@ -9,7 +9,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/quantity"
 	"tenon.sh/tenon/internal/decide/plan"
@@ -116,15 +115,19 @@ func boundedOf(v View, pods map[node.WorkloadID]bool) (all []v1alpha1.BoundedWor
 
 func serviceOf(v View, pods map[node.WorkloadID]bool, id node.WorkloadID, j slo.Judgement) v1alpha1.ServiceObjective {
 	s := v1alpha1.ServiceObjective{
-		RunQueueDelay: duration(j.Objective), State: states[j.Verdict], Cause: string(j.Cause), Estimated: j.Estimated,
+		Requests: requestsOf(j.Requests), State: states[j.Verdict], Cause: string(j.Cause), Estimated: j.Estimated,
 		Periods: j.Periods, ThrottledPeriods: j.ThrottledPeriods,
+	}
+	if j.Objective > 0 {
+		want := duration(j.Objective)
+		s.RunQueueDelay = &want
 	}
 	s.Namespace, s.Pod = nameOf(pods, id)
 	if !j.Since.IsZero() {
 		at := wallTime(v, j.Since)
 		s.Since = &at
 	}
-	if j.Verdict != slo.Undecided {
+	if j.Tail > 0 || j.Verdict != slo.Undecided && j.Requests.Verdict == "" {
 		measured := duration(j.Tail)
 		s.Measured = &measured
 	}
@@ -142,6 +145,61 @@ func serviceOf(v View, pods map[node.WorkloadID]bool, id node.WorkloadID, j slo.
 	}
 	return s
 }
+
+// Stated returns an objective for requests without a verdict, or nil if it has no
+// target.
+func Stated(o node.RequestObjective) *v1alpha1.ServiceRequests {
+	if !o.Stated() {
+		return nil
+	}
+	r := &v1alpha1.ServiceRequests{Source: string(o.Source)}
+	for i, p := range node.Percentiles {
+		if within := o.Within[i]; within > 0 {
+			r.Targets = append(r.Targets, v1alpha1.RequestTarget{Percentile: p.Name, Within: duration(within)})
+		}
+	}
+	return r
+}
+
+// requestsOf returns the verdict about the requests of a service, or nil if it has no
+// objective for them.
+func requestsOf(j slo.RequestJudgement) *v1alpha1.ServiceRequests {
+	if j.Verdict == "" {
+		return nil
+	}
+	r := Stated(j.Want)
+	r.State, r.Cause, r.Trouble = states[j.Verdict], string(j.Cause), string(j.Trouble)
+	if j.Total == 0 {
+		return r
+	}
+	r.Percentile = node.Percentiles[j.Target].Name
+	if tail, known := j.Tail.Value(); known {
+		measured := duration(tail)
+		r.Measured = &measured
+	}
+	for i, n := range j.Counts {
+		if n == 0 {
+			continue
+		}
+		b := v1alpha1.RequestBucket{Count: n}
+		if i > 0 {
+			b.Above = duration(j.Bounds[i-1])
+		}
+		if i < len(j.Bounds) {
+			end := duration(j.Bounds[i])
+			b.UpTo = &end
+		}
+		r.Buckets = append(r.Buckets, b)
+	}
+	if len(r.Buckets) > maxBuckets {
+		r.Buckets = nil
+	}
+	return r
+}
+
+// maxBuckets is the number of buckets of a histogram in a report. A larger one is
+// left out as a whole, because the histograms of 50 services must have room.
+const maxBuckets = 40
 
 // unmeasured returns why the waits of services are not measured on this node.
 func unmeasured(v View) string {
@@ -180,6 +238,16 @@ func sameObjectives(a, b *v1alpha1.Objectives) bool {
 			return a.Namespace == b.Namespace && a.Pod == b.Pod && a.ServiceNamespace == b.ServiceNamespace && a.Service == b.Service
 		}) &&
 		slices.EqualFunc(a.Services, b.Services, func(a, b v1alpha1.ServiceObjective) bool {
-			return a.Namespace == b.Namespace && a.Pod == b.Pod && a.RunQueueDelay == b.RunQueueDelay && a.State == b.State && a.Cause == b.Cause
+			return a.Namespace == b.Namespace && a.Pod == b.Pod && sameTime(a.RunQueueDelay, b.RunQueueDelay) && a.State == b.State && a.Cause == b.Cause &&
+				sameRequests(a.Requests, b.Requests)
 		})
 }
+
+func sameRequests(a, b *v1alpha1.ServiceRequests) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return slices.Equal(a.Targets, b.Targets) && a.Source == b.Source && a.State == b.State && a.Cause == b.Cause && a.Trouble == b.Trouble
+}
+
+func sameTime(a, b *metav1.Duration) bool { return a == b || a != nil && b != nil && *a == *b }

@@ -2,6 +2,7 @@ package nodereport
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +26,10 @@ func missing() View {
 			Verdict: slo.Missed, Cause: slo.ForBE, Since: time.Unix(4960, 0), Objective: 2 * time.Millisecond, Tail: 8 * time.Millisecond, Waited: time.Second,
 			Runners: []slo.Runner{{ID: "batch/train", Cause: slo.ForBE, Time: 700 * time.Millisecond}, {ID: node.RestOf(node.BE), Cause: slo.ForBE, Time: 200 * time.Millisecond}},
 		},
-		"system.slice/db": {Verdict: slo.Kept, Since: time.Unix(4000, 0), Objective: time.Millisecond, Tail: 100 * time.Microsecond},
+		"system.slice/db": {Verdict: slo.Kept, Since: time.Unix(4000, 0), Objective: time.Millisecond, Tail: 100 * time.Microsecond, Requests: slo.RequestJudgement{
+			Verdict: slo.Kept, Want: node.RequestObjective{Within: [len(node.Percentiles)]time.Duration{4: 5 * time.Millisecond}, Source: node.SourceMetrics},
+			Target: 4, Total: 750, Tail: node.Some(5 * time.Millisecond), Bounds: []time.Duration{time.Millisecond, 5 * time.Millisecond, time.Second}, Counts: []int64{0, 745, 0, 5},
+		}},
 	}
 	t.Wants = []plan.Want{{Intent: plan.Set, Owner: plan.OwnerSuppress, BE: true, Knob: node.Knob{Cgroup: "kubepods/besteffort", File: node.FileCPUMax}, Value: node.Limit(750)}}
 	return View{Tick: t}
@@ -50,6 +54,14 @@ func TestTheReportNamesWhoMissesItsObjective(t *testing.T) {
 	}
 	if db.Namespace != "" || db.Pod != "system.slice/db" || db.State != v1alpha1.ObjectiveKept || db.Cause != "" {
 		t.Errorf("%+v", db)
+	}
+	r := db.Requests
+	if web.Requests != nil || r.State != v1alpha1.ObjectiveKept || r.Source != "metrics" || r.Percentile != "p99" || r.Measured.Duration != 5*time.Millisecond ||
+		!slices.Equal(r.Targets, []v1alpha1.RequestTarget{{Percentile: "p99", Within: duration(5 * time.Millisecond)}}) {
+		t.Errorf("%+v", r)
+	}
+	if b := r.Buckets; len(b) != 2 || b[0].Above.Duration != time.Millisecond || b[0].UpTo.Duration != 5*time.Millisecond || b[0].Count != 745 || b[1].UpTo != nil || b[1].Above.Duration != time.Second || b[1].Count != 5 {
+		t.Errorf("buckets %+v", b)
 	}
 	if o.BackOff != 500 || o.By != "cpu.max" || o.Why != "" || o.BECPU.MilliValue() != 750 {
 		t.Errorf("bound %+v", o)
@@ -134,6 +146,13 @@ func TestAVerdictIsNews(t *testing.T) {
 		"no bound":        {func(o *v1alpha1.Objectives) { o.BackOff, o.By = 0, "" }, true},
 		"another verdict": {func(o *v1alpha1.Objectives) { o.Services[0].State = v1alpha1.ObjectiveKept }, true},
 		"another cause":   {func(o *v1alpha1.Objectives) { o.Services[0].Cause = "own-limit" }, true},
+		"other requests":  {func(o *v1alpha1.Objectives) { o.Services[1].Requests.Buckets[0].Count = 7 }, false},
+		"a source failed": {func(o *v1alpha1.Objectives) { o.Services[1].Requests.Trouble = "connect" }, true},
+		"no requests":     {func(o *v1alpha1.Objectives) { o.Services[1].Requests = nil }, true},
+		"a shorter target": {func(o *v1alpha1.Objectives) {
+			d := duration(time.Microsecond)
+			o.Services[1].RunQueueDelay = &d
+		}, true},
 		"another service": {func(o *v1alpha1.Objectives) { o.Services = o.Services[:1] }, true},
 	} {
 		next := base

@@ -324,7 +324,7 @@ func (p *PodPage) Text() string {
 		fmt.Fprintf(&b, "%s.\nThe node said so %s. kubectl tenon map %s shows its CPUs.\n", p.Held.author(), p.age, p.Node)
 	}
 	if o := p.Objective; o != nil {
-		fmt.Fprintf(&b, "Its objective (%s): 99 of 100 waits of its threads for a CPU end within %s.\n  %s\n", o.From, o.RunQueueDelay, o.Text)
+		fmt.Fprintf(&b, "Its objective (%s): %s.\n  %s\n", o.From, o.Wants(), o.Text)
 	}
 	for _, text := range p.NotLookedAt {
 		fmt.Fprintf(&b, "Not looked at: %s.\n", text)

@@ -59,7 +59,7 @@ func TestAPodIsExplainedWithItsObjective(t *testing.T) {
 		"too few waits":        {v1alpha1.ServiceObjective{State: v1alpha1.ObjectiveUndecided, Cause: "too-few"}, v1alpha1.Objectives{}, "Whether it is kept is not known yet: there were too few waits for a verdict."},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tc.service.Namespace, tc.service.Pod, tc.service.RunQueueDelay = "shop", "web", metav1.Duration{Duration: 2 * time.Millisecond}
+			tc.service.Namespace, tc.service.Pod, tc.service.RunQueueDelay = "shop", "web", of(2*time.Millisecond)
 			tc.all.Services = []v1alpha1.ServiceObjective{{Namespace: "other", Pod: "web", RunQueueDelay: tc.service.RunQueueDelay, State: "Kept"}, tc.service}
 			page := explained(t, `{"runQueueDelay": "2ms"}`, &tc.all)
 			if !strings.Contains(page, "Its objective (annotation): 99 of 100 waits of its threads for a CPU end within 2ms.\n") || !strings.Contains(page, tc.want) {
@@ -82,8 +82,59 @@ func TestAPodIsExplainedWithItsObjective(t *testing.T) {
 	if page := explained(t, `{"runQueueDelay": "2ms"}`, nil); !strings.Contains(page, "Its node has not reported yet whether it is kept.") {
 		t.Errorf("without a report:\n%s", page)
 	}
-	if page := explained(t, `{"p99": "2ms"}`, nil); !strings.Contains(page, "not as written: tenon.sh/objective: p99: unknown key: want runQueueDelay") || strings.Contains(page, "Its objective") {
+	if page := explained(t, `{"p99": "2ms", "port": 80}`, nil); !strings.Contains(page, "not as written: tenon.sh/objective: source: missing: want metrics") || strings.Contains(page, "Its objective") {
 		t.Errorf("with a fault:\n%s", page)
+	}
+}
+
+// TestAPodIsExplainedWithItsRequests prints the page of a pod with an objective for
+// its requests, for each verdict.
+func TestAPodIsExplainedWithItsRequests(t *testing.T) {
+	of := func(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
+	begun := metav1.NewMicroTime(noon.Add(-50 * time.Second))
+	const annotation = `{"p50": "1ms", "p99": "5ms", "source": "metrics", "port": 8080}`
+	requests := func(state, cause, trouble string) *v1alpha1.ServiceRequests {
+		return &v1alpha1.ServiceRequests{
+			Targets: []v1alpha1.RequestTarget{{Percentile: "p50", Within: *of(time.Millisecond)}, {Percentile: "p99", Within: *of(5 * time.Millisecond)}},
+			Source:  "metrics", State: state, Cause: cause, Trouble: trouble, Percentile: "p99", Measured: of(20 * time.Millisecond), Buckets: []v1alpha1.RequestBucket{{Count: 700}, {Count: 50}},
+		}
+	}
+	endless := requests("Missed", "not-waiting", "")
+	endless.Measured = nil
+	for name, tc := range map[string]struct {
+		requests *v1alpha1.ServiceRequests
+		delay    *metav1.Duration
+		want     string
+	}{
+		"kept":            {requests("Kept", "", ""), nil, "It is kept for 40s: p99 of 750 requests is at most 20ms. The node"},
+		"missed":          {requests("Missed", "best-effort", ""), nil, "It is missed for 40s: p99 of 750 requests is at most 20ms. Best-effort work ran during 64 % of the waiting time: batch/train 64 %."},
+		"not for waits":   {endless, nil, "p99 of 750 requests is above the longest bucket of the histogram. Its threads hardly waited for a CPU: its own work took longer, or it waited for something else. Batch work is left alone."},
+		"straddled":       {requests("Undecided", "straddled", ""), nil, "Whether it is kept is not known: too many requests are in the bucket of the histogram around p99; a bucket that ends at the target would decide."},
+		"few":             {requests("Undecided", "too-few", ""), nil, "Whether it is kept is not known: there were too few requests, or the first window has not ended."},
+		"not read":        {requests("Undecided", "no-source", "redirect"), nil, "Whether it is kept is not known: its requests cannot be read (the answer is a redirection)."},
+		"of a newer node": {requests("Undecided", "no-source", "other"), nil, "its requests cannot be read (other)."},
+		"both":            {requests("Undecided", "no-source", "slow"), of(2 * time.Millisecond), "It is kept for 40s: 99 of 100 waits ended within 131µs, and of its requests it is not known, because its requests cannot be read (the answer takes longer than 2 s)."},
+	} {
+		s := v1alpha1.ServiceObjective{Namespace: "shop", Pod: "web", Requests: tc.requests, RunQueueDelay: tc.delay, State: tc.requests.State, Cause: tc.requests.Cause, Since: &begun, Waited: of(time.Second)}
+		note, wants := annotation, "requests are answered with p50 within 1ms, p99 within 5ms (source: metrics).\n"
+		if s.Cause == "best-effort" {
+			s.Runners = []v1alpha1.ObjectiveRunner{{Namespace: "batch", Pod: "train", Kind: "best-effort", Time: *of(640 * time.Millisecond)}}
+		}
+		if tc.delay != nil {
+			s.State, s.Cause, s.Measured = "Kept", "", of(131*time.Microsecond)
+			note = strings.Replace(annotation, "{", `{"runQueueDelay": "2ms", `, 1)
+			wants = "99 of 100 waits of its threads for a CPU end within 2ms, and " + wants
+		}
+		all := &v1alpha1.Objectives{Services: []v1alpha1.ServiceObjective{s}}
+		if page := explained(t, note, all); !strings.Contains(page, "Its objective (annotation): "+wants) || !strings.Contains(page, tc.want) {
+			t.Errorf("%s: the page\n%s\nlacks\n%s", name, page, tc.want)
+		}
+		if page := explained(t, strings.Replace(note, "5ms", "6ms", 1), all); !strings.Contains(page, "Its node has not reported yet whether it is kept.") || !strings.Contains(page, "p99 within 6ms") {
+			t.Errorf("%s: with a newer annotation:\n%s", name, page)
+		}
+		if page := explained(t, "", all); !strings.Contains(page, "Its objective (ConfigMap): "+wants) {
+			t.Errorf("%s: without an annotation:\n%s", name, page)
+		}
 	}
 }
 
