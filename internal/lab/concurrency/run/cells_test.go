@@ -153,15 +153,15 @@ func TestStrategiesDivideTheMachine(t *testing.T) {
 	} {
 		d := tt.c.divide(tt.cell, m, 1, 1)
 		var got []string
-		for _, p := range d.places {
-			got = append(got, p.cpus.String()+"/"+p.quota.String())
+		for _, p := range d.slots {
+			got = append(got, p.CPUs.String()+"/"+p.Quota.String())
 		}
 		if text := strings.Join(got, " "); !sameDivision(text, tt.want) || d.waiting != tt.waiting {
 			t.Errorf("%v: %s, want %s", tt.cell, text, tt.want)
 		}
 	}
 	blind := func(block int) string {
-		return Config{}.divide(Cell{Strategy: PinnedBlind, Jobs: 2, Limit: 2000}, smt(4), 7, block).places[0].cpus.String()
+		return Config{}.divide(Cell{Strategy: PinnedBlind, Jobs: 2, Limit: 2000}, smt(4), 7, block).slots[0].CPUs.String()
 	}
 	if first, again := blind(1), blind(1); first != again {
 		t.Error("the same block draws different CPUs")

@@ -29,51 +29,45 @@ func hardwareOf(t node.Topology, tested unit.CPUSet, memory unit.Bytes) hardware
 	return m
 }
 
-// A place is a set of CPUs on which the jobs of one slot run.
-type place struct {
-	cpus  unit.CPUSet
-	quota unit.MilliCPU // 0: none
-}
-
 // A division is the division of the machine among the jobs of a cell.
 type division struct {
-	places []place
-	// waiting is true if there may be fewer places than jobs. Some jobs then
-	// wait for a place. Otherwise each job has a place of its own.
+	slots []testbed.Bounds
+	// waiting is true if there may be fewer slots than jobs. Some jobs then
+	// wait for a slot. Otherwise each job has a slot of its own.
 	waiting bool
 }
 
 // divide divides the machine. seed and block determine all random choices.
 func (c Config) divide(cell Cell, m hardware, seed uint64, block int) division {
-	all := place{cpus: m.tested}
+	all := testbed.Bounds{CPUs: m.tested}
 	var d division
 	switch cell.Strategy {
 	case Quota, Matched:
-		all.quota = cell.Limit
+		all.Quota = cell.Limit
 	case Burst:
-		all.quota = c.Burst(cell.Limit)
+		all.Quota = c.Burst(cell.Limit)
 	case PinnedSlices, PinnedBlind:
 		order := rand.New(rand.NewPCG(seed, uint64(block)))
 		workers := workers(m, c.slice(cell.Limit), cell.Strategy == PinnedBlind, order)
 		for i := range cell.Jobs {
-			p := place{cpus: workers[i%len(workers)]}
+			p := testbed.Bounds{CPUs: workers[i%len(workers)]}
 			if c.AsPublished {
-				p.quota = cell.Limit
+				p.Quota = cell.Limit
 			}
-			d.places = append(d.places, p)
+			d.slots = append(d.slots, p)
 		}
 		return d
 	case Static:
 		d.waiting = true
 		for _, w := range workers(m, ceil(cell.Limit), false, nil) {
-			if len(d.places) < cell.Jobs {
-				d.places = append(d.places, place{cpus: w})
+			if len(d.slots) < cell.Jobs {
+				d.slots = append(d.slots, testbed.Bounds{CPUs: w})
 			}
 		}
 		return d
 	}
 	for range cell.Jobs {
-		d.places = append(d.places, all)
+		d.slots = append(d.slots, all)
 	}
 	return d
 }

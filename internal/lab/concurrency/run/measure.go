@@ -82,8 +82,8 @@ func (r *round) build() error {
 			return err
 		}
 	}
-	for i, p := range r.div.places {
-		s := &slot{b: r.machine, index: i, group: r.group().Join(fmt.Sprintf("slot-%d", i)), place: p}
+	for i, p := range r.div.slots {
+		s := &slot{b: r.machine, index: i, group: r.group().Join(fmt.Sprintf("slot-%d", i)), bounds: p}
 		s.meter = meter.Meter{FS: r.FS, Tree: r.Tree, Group: s.group}
 		r.slots = append(r.slots, s)
 		if err := s.build(r.cell); err != nil {
@@ -127,11 +127,11 @@ func (r *round) close() error {
 // little work in a short time. Therefore they need a longer measured part.
 func (r *round) length() time.Duration {
 	all := unit.MilliCPU(0)
-	for _, p := range r.div.places {
-		if p.quota == 0 {
+	for _, p := range r.div.slots {
+		if p.Quota == 0 {
 			return r.Window
 		}
-		all += p.quota
+		all += p.Quota
 	}
 	if all < 400 {
 		return 2 * r.Window
@@ -206,7 +206,7 @@ func (r *round) row(s *slot, number int, from, to meter.Reading) jobs.Job {
 		Pod: fmt.Sprintf("run%d_lab_job", r.index), Container: number, In: from.At.UTC(), Out: to.At.UTC(), Source: r.task.source(), Precision: time.Nanosecond,
 	}
 	j.Extra = jobs.Extra{
-		Strategy: string(r.cell.Strategy), Block: r.block, Run: r.index, Slice: s.place.cpus, Threads: r.cell.Threads,
+		Strategy: string(r.cell.Strategy), Block: r.block, Run: r.index, Slice: s.bounds.CPUs, Threads: r.cell.Threads,
 		CPUSeconds:       node.Some((to.CPU.Usage - from.CPU.Usage).Seconds()),
 		Periods:          node.Some(to.CPU.Periods - from.CPU.Periods),
 		ThrottledPeriods: node.Some(to.CPU.NrThrottled - from.CPU.NrThrottled),

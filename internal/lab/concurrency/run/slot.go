@@ -18,10 +18,10 @@ import (
 
 // A slot is a cgroup in which one job after another runs.
 type slot struct {
-	b     *machine
-	index int // from 0
-	group node.CgroupPath
-	place place
+	b      *machine
+	index  int // from 0
+	group  node.CgroupPath
+	bounds testbed.Bounds
 
 	mu      sync.Mutex
 	process *testbed.Process // the running job; nil: none
@@ -35,7 +35,7 @@ func (s *slot) build(cell Cell) error {
 		return err
 	}
 	group := string(s.group)
-	if err := s.b.Tree.WriteCPUs(group, s.place.cpus); err != nil {
+	if err := s.b.Tree.WriteCPUs(group, s.bounds.CPUs); err != nil {
 		return err
 	}
 	if err := s.b.Tree.WriteCPUWeight(group, cgroup.CPUWeight{Weight: weightOf(cell.Limit)}); err != nil {
@@ -48,20 +48,13 @@ func (s *slot) build(cell Cell) error {
 }
 
 // hold writes the quota of the slot.
-func (s *slot) hold() error {
-	if s.place.quota == 0 {
-		return nil
-	}
-	period := node.DefaultPeriod
-	quota := max((time.Duration(s.place.quota) * period / 1000).Truncate(time.Microsecond), node.MinQuota)
-	return s.b.Tree.WriteCPUMax(string(s.group), cgroup.CPUMax{Quota: quota, Period: period})
-}
+func (s *slot) hold() error { return s.b.WriteQuota(s.group, s.bounds) }
 
 // start starts a job in the slot.
 func (s *slot) start(number, threads int, frames float64) error {
 	marks := &work.Marks{}
 	child := testbed.Child{
-		Name: fmt.Sprintf("job %d", number), Argv: s.b.task.argv(number, threads, frames), Group: s.group, CPUs: s.place.cpus,
+		Name: fmt.Sprintf("job %d", number), Argv: s.b.task.argv(number, threads, frames), Group: s.group, CPUs: s.bounds.CPUs,
 		Before: func(pid int) error {
 			s.mu.Lock()
 			s.meter.Follow(pid)

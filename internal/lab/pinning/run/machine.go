@@ -109,9 +109,9 @@ func (b *machine) describe(e *pinning.Experiment) {
 func (b *machine) measure(ctx context.Context, c cell, r *pinning.Run) (err error) {
 	defer func() { err = errors.Join(err, testbed.Clear(b.Root, b.Host, b.Tree)) }()
 	n, limit, all := b.pieces(c.part)
-	list := seats(c.mode, b.Topology, all, n, limit)
+	list := boundsOf(c.mode, b.Topology, all, n, limit)
 	for _, s := range list {
-		r.CPUs = r.CPUs.Union(s.cpus)
+		r.CPUs = r.CPUs.Union(s.CPUs)
 	}
 	if err := b.build(list); err != nil {
 		return err
@@ -136,14 +136,13 @@ func (b *machine) measure(ctx context.Context, c cell, r *pinning.Run) (err erro
 	return b.runNGINX(ctx, list, r)
 }
 
-func (b *machine) work() node.CgroupPath      { return b.Root.Join("work") }
-func (b *machine) seat(i int) node.CgroupPath { return b.work().Join("seat-" + strconv.Itoa(i)) }
-func (b *machine) spinner() node.CgroupPath   { return b.Root.Join("spinner") }
-func (b *machine) meter() *meter.Meter        { return &meter.Meter{FS: b.FS, Tree: b.Tree} }
-func quotaOf(m unit.MilliCPU) time.Duration   { return time.Duration(m) * node.DefaultPeriod / 1000 }
+func (b *machine) work() node.CgroupPath       { return b.Root.Join("work") }
+func (b *machine) piece(i int) node.CgroupPath { return b.work().Join("piece-" + strconv.Itoa(i)) }
+func (b *machine) spinner() node.CgroupPath    { return b.Root.Join("spinner") }
+func (b *machine) meter() *meter.Meter         { return &meter.Meter{FS: b.FS, Tree: b.Tree} }
 
-// build makes the cgroups of the seats.
-func (b *machine) build(list []seat) error {
+// build makes the cgroups of the pieces.
+func (b *machine) build(list []testbed.Bounds) error {
 	for _, p := range []node.CgroupPath{b.Root, b.work()} {
 		if err := b.Host.MakeGroup(p); err != nil {
 			return err
@@ -153,29 +152,26 @@ func (b *machine) build(list []seat) error {
 		}
 	}
 	for i, s := range list {
-		if err := b.Host.MakeGroup(b.seat(i)); err != nil {
+		if err := b.Host.MakeGroup(b.piece(i)); err != nil {
 			return err
 		}
-		if err := b.Tree.WriteCPUs(string(b.seat(i)), s.cpus); err != nil {
+		if err := b.Tree.WriteCPUs(string(b.piece(i)), s.CPUs); err != nil {
 			return err
 		}
-		if s.quota == 0 {
-			continue
-		}
-		if err := b.Tree.WriteCPUMax(string(b.seat(i)), cgroup.CPUMax{Quota: quotaOf(s.quota), Period: node.DefaultPeriod}); err != nil {
+		if err := b.WriteQuota(b.piece(i), s); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// pools runs Tenon's loop, which gives each seat a pool of its own. The
+// pools runs Tenon's loop, which gives each piece a pool of its own. The
 // returned function ends the loop. It also writes the last CPUs of the pools,
 // and any errors, into the run.
-func (b *machine) pools(ctx context.Context, list []seat, limit int, r *pinning.Run) (stop func(), err error) {
+func (b *machine) pools(ctx context.Context, list []testbed.Bounds, limit int, r *pinning.Run) (stop func(), err error) {
 	groups := make([]node.CgroupPath, len(list))
 	for i := range list {
-		groups[i] = b.seat(i)
+		groups[i] = b.piece(i)
 	}
 	agent, err := b.RunPools(ctx, groups, unit.CPUs(limit))
 	if err != nil {
@@ -217,9 +213,9 @@ func (b *machine) spin(cpus unit.CPUSet) (stop func(), err error) {
 }
 
 // runPi runs the job and reads its counters.
-func (b *machine) runPi(ctx context.Context, s seat, r *pinning.Run) error {
+func (b *machine) runPi(ctx context.Context, s testbed.Bounds, r *pinning.Run) error {
 	m := b.meter()
-	m.Group = b.seat(0)
+	m.Group = b.piece(0)
 	defer m.Close()
 	watch, err := b.watch()
 	if err != nil {
@@ -228,7 +224,7 @@ func (b *machine) runPi(ctx context.Context, s seat, r *pinning.Run) error {
 	var out []byte
 	from, to, err := meter.During(ctx, []*meter.Meter{m}, func(ctx context.Context) (err error) {
 		out, err = b.Await(ctx, testbed.Child{
-			Name: "the job", Argv: b.Child("pi", strconv.Itoa(b.Threads), strconv.Itoa(b.Digits), strconv.Itoa(b.Rounds)), Group: m.Group, CPUs: s.cpus,
+			Name: "the job", Argv: b.Child("pi", strconv.Itoa(b.Threads), strconv.Itoa(b.Digits), strconv.Itoa(b.Rounds)), Group: m.Group, CPUs: s.CPUs,
 			Before: func(pid int) error { m.Follow(pid); return nil },
 		})
 		return err
@@ -249,7 +245,7 @@ func (b *machine) runPi(ctx context.Context, s seat, r *pinning.Run) error {
 	return err
 }
 
-// fill adds up the counters of all seats.
+// fill adds up the counters of all pieces.
 func fill(r *pinning.Run, from, to []meter.Reading) {
 	var moves, switches float64
 	known := true

@@ -42,15 +42,15 @@ func (b *machine) prepareServers(ctx context.Context) error {
 
 // runNGINX starts the servers. First it sends the closed-loop load, and then
 // the open-loop load.
-func (b *machine) runNGINX(ctx context.Context, list []seat, r *pinning.Run) error {
+func (b *machine) runNGINX(ctx context.Context, list []testbed.Bounds, r *pinning.Run) error {
 	var meters []*meter.Meter
 	for i, n := range b.servers {
 		m := b.meter()
-		m.Group = b.seat(i)
+		m.Group = b.piece(i)
 		defer m.Close()
 		meters = append(meters, m)
 		n.Before = func(pid int) error { m.Follow(pid); return nil }
-		p, err := n.Start(ctx, b.Host, m.Group, list[i].cpus)
+		p, err := n.Start(ctx, b.Host, m.Group, list[i].CPUs)
 		if err != nil {
 			return err
 		}

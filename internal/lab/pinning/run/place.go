@@ -62,17 +62,11 @@ func tooFew(of string, need, have int) testbed.TooFewCPUs {
 	return testbed.TooFewCPUs{For: of, Need: unit.CPUs(need), Have: unit.CPUs(have)}
 }
 
-// A seat says where one piece of work runs.
-type seat struct {
-	cpus  unit.CPUSet
-	quota unit.MilliCPU // 0: none
-}
-
-// seats returns the seats of n equal pieces of work in a mode. limit is the CPU
-// limit of each piece. With StaticBurst, a seat has all CPUs of the work and no
+// boundsOf returns the bounds of n equal pieces of work in a mode. limit is the CPU
+// limit of each piece. With StaticBurst, a piece has all CPUs of the work and no
 // quota. Tenon's loop then writes its CPUs and its quota.
-func seats(m pinning.Mode, t node.Topology, all unit.CPUSet, n, limit int) []seat {
-	list := make([]seat, n)
+func boundsOf(m pinning.Mode, t node.Topology, all unit.CPUSet, n, limit int) []testbed.Bounds {
+	list := make([]testbed.Bounds, n)
 	var sets []unit.CPUSet
 	switch m {
 	case pinning.Pinned, pinning.PinnedQuota:
@@ -83,9 +77,9 @@ func seats(m pinning.Mode, t node.Topology, all unit.CPUSet, n, limit int) []sea
 		sets = slices.Repeat([]unit.CPUSet{all}, n)
 	}
 	for i := range list {
-		list[i].cpus = sets[i]
+		list[i].CPUs = sets[i]
 		if m == pinning.Shared || m == pinning.SharedAA || m == pinning.SharedWarm || m == pinning.PinnedQuota {
-			list[i].quota = unit.CPUs(limit)
+			list[i].Quota = unit.CPUs(limit)
 		}
 	}
 	return list

@@ -219,9 +219,9 @@ func TestModesDifferByOneThing(t *testing.T) {
 		pinning.Pinned: {"0-1 2-3", 0}, pinning.PinnedQuota: {"0-1 2-3", 2000}, pinning.PinnedWorst: {"0-1 2-3", 0},
 		pinning.StaticBurst: {"0-3 0-3", 0}, // Tenon's loop writes the pools and the quotas
 	} {
-		list := seats(mode, topology, topology.All(), 2, 2)
-		if got := list[0].cpus.String() + " " + list[1].cpus.String(); got != want.sets || list[0].quota != want.quota {
-			t.Errorf("%s: CPUs %s, quota %v", mode, got, list[0].quota)
+		list := boundsOf(mode, topology, topology.All(), 2, 2)
+		if got := list[0].CPUs.String() + " " + list[1].CPUs.String(); got != want.sets || list[0].Quota != want.quota {
+			t.Errorf("%s: CPUs %s, quota %v", mode, got, list[0].Quota)
 		}
 	}
 }
@@ -250,8 +250,8 @@ func TestTheWorstChoiceSharesCoresAndLeavesCaches(t *testing.T) {
 	} {
 		for mode, want := range map[pinning.Mode]string{pinning.Pinned: tt.pinned, pinning.PinnedWorst: tt.worst} {
 			var got []string
-			for _, s := range seats(mode, topology, topology.All(), tt.n, tt.limit) {
-				got = append(got, s.cpus.String())
+			for _, s := range boundsOf(mode, topology, topology.All(), tt.n, tt.limit) {
+				got = append(got, s.CPUs.String())
 			}
 			if text := strings.Join(got, " "); text != want {
 				t.Errorf("%s, %d times %d CPUs: %s, want %s", mode, tt.n, tt.limit, text, want)
