@@ -281,7 +281,7 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	}
 	d.rematch = d.signals.check(time.Now()) || d.rematch
 	if err == nil {
-		err = d.guard.bind(suppress.SafeBounds(d.agent.Config.Suppress, d.agent.Config.NodeCPUs, s))
+		err = d.guard.writeBounds(suppress.SafeBounds(d.agent.Config.Suppress, d.agent.Config.NodeCPUs, s))
 	}
 	return s, err
 }

@@ -175,10 +175,10 @@ func (g *guard) order(steps []plan.Step) []int {
 	return order
 }
 
-// bind writes the safe bounds into the lease before the tick writes any knob.
+// writeBounds writes the safe bounds into the lease before the tick writes any knob.
 // After lease.ErrLost, the tick must not write, because another process has
 // taken the lease in order to restore all knobs.
-func (g *guard) bind(wants []plan.Want) error {
+func (g *guard) writeBounds(wants []plan.Want) error {
 	bounds := make([]lease.Bound, 0, len(wants))
 	for _, w := range wants {
 		inode, err := g.host.Inode(w.Knob.Cgroup)

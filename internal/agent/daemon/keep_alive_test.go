@@ -70,7 +70,7 @@ func TestASchedulerLivesByTheLoop(t *testing.T) {
 		t.Errorf("between two ticks: %d heartbeats, taken down %d times", beats, unloads)
 	}
 	g.begin()
-	if err := g.bind(nil); err != nil {
+	if err := g.writeBounds(nil); err != nil {
 		t.Fatal(err)
 	}
 	g.allow(-time.Second) // the loop hangs

@@ -80,13 +80,13 @@ type watchdog struct {
 	owed    map[node.CgroupPath]bool           // cgroups with threads that could not be moved back
 }
 
-// read reads a knob after the lease has expired. It also tries again a bind that failed.
+// read reads a knob after the lease has expired. It also tries again what enforce could not do.
 func (w *watchdog) read(k node.Knob) (node.Value, uint64, error) {
 	v, err := w.host.Knob(k)
 	if err == nil {
 		var inode uint64
 		if inode, err = w.host.Inode(k.Cgroup); err == nil && w.owed[k.Cgroup] {
-			err = w.bind(k.Cgroup)
+			err = w.enforce(k.Cgroup)
 		}
 		if err == nil {
 			return v, inode, nil
@@ -112,7 +112,7 @@ func (w *watchdog) apply(ctx context.Context, of lease.Holder, s plan.Step) erro
 	}
 	err := w.behalf.Apply(ctx, s)
 	if err == nil && s.Knob.File == node.FileCPUMax {
-		err = w.bind(s.Knob.Cgroup)
+		err = w.enforce(s.Knob.Cgroup)
 	}
 	if errors.Is(err, cgroup.ErrGone) {
 		err = fmt.Errorf("%w: %w", lease.ErrGone, err)
@@ -120,11 +120,11 @@ func (w *watchdog) apply(ctx context.Context, of lease.Holder, s plan.Step) erro
 	return err
 }
 
-// bind makes the CPU quota of a cgroup effective: it moves the threads of the
+// enforce makes the CPU quota of a cgroup effective: it moves the threads of the
 // cgroup from sched_ext to the fair class. The kernel applies no quota to
 // threads of sched_ext, and their scheduler knows only the last quota from
-// tenond. If bind fails, the next read of the knob tries again.
-func (w *watchdog) bind(p node.CgroupPath) error {
+// tenond. If enforce fails, the next read of the knob tries again.
+func (w *watchdog) enforce(p node.CgroupPath) error {
 	n, err := w.release(p)
 	if n > 0 {
 		w.log.Warn("threads were moved to the kernel's fair class, where the quota limits them", "cgroup", p, "threads", n)
