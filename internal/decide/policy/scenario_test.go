@@ -37,7 +37,7 @@ var update = flag.Bool("update", false, "rewrite the scenarios and the compariso
 //	# comments describe the scenario
 //	node cpus=4 [smt=2] [numa=1] [l3=1] [mem=16Gi,48Gi] [isolated=2-3] [v=1] [idle=no] [protect=no] [recursive] [bursts=no] [CONFIG] [job=700m] [empty]
 //	config CONFIG, which is any field of Config by its Go names (Suppress.MinPercent=10%), and any of: qos qos=cpu.weight target=65% min=10% policy=cpuset reserved=0-1 sets=kept lend burst=auto [save=1000%] [borrow=300%] [for=60s] seats off
-//	class LS [min=50%] [low=50%] [high=50%]       memory QoS of a class
+//	class LS [min=50%] [low=50%] [high=50%]       memory QoS of a class, or any field of its Shares
 //	workload ID CLASS CGROUP [meet=CGROUP] [cpus=0-3] [cpu=2] [limit=700m] [request=1Gi] [memory=2Gi] [priority=5] [weight=512] [yields=CGROUP] [kept] [own=2|seats=2|pool=1500m [grows]] [apart=core|numa]
 //	part ID NAME [limit=700m] [request=1Gi] [memory=2Gi] [weight=512]     a container of a pod
 //	arrives ID …                                  a workload that has no cgroup yet
@@ -435,8 +435,17 @@ func (n *scene) read(t *testing.T, line string) {
 	case "class":
 		var m memory.Shares
 		for _, w := range words(rest)[1:] {
-			to := map[string]*unit.Percent{"min": &m.MinPercent, "low": &m.LowPercent, "high": &m.ThrottlingPercent}[w.key]
-			*to = mustParse(t, w, percent)
+			name, short := map[string]string{"min": "MinPercent", "low": "LowPercent", "high": "ThrottlingPercent"}[w.key]
+			if !short {
+				name = w.key
+			}
+			to := reflect.ValueOf(&m).Elem().FieldByName(name)
+			if !to.IsValid() {
+				t.Fatalf("scenario line %q: a class has no share %s", line, w.key)
+			}
+			if err := setField(to, w.val); err != nil {
+				t.Fatalf("scenario line %q: %v", line, err)
+			}
 		}
 		if n.config.Memory.Classes == nil {
 			n.config.Memory.Classes = map[node.Class]memory.Shares{}
