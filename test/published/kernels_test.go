@@ -121,8 +121,8 @@ func (k kernelTree) make(t *testing.T) node.Capabilities {
 		FS: fs, Tree: tree, Topology: topology.New(fs), Devices: blockio.New(fs, tree), Controls: cachectl.New(fs.Proc, tree, nil),
 	})
 	// These answers are of the kernel that runs the test.
-	for _, f := range []node.Feature{node.FeatureCoreSched, node.FeatureSchedExt, node.FeatureEEVDFSlice} {
-		can[f] = node.Answer{Verdict: node.No}
+	for _, f := range node.FilesOf(node.CategoryThreads) {
+		can[f.Needs()] = node.Answer{Verdict: node.No}
 	}
 	for _, f := range k.calls {
 		can[f] = node.Answer{Verdict: node.Yes}
