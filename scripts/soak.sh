@@ -9,7 +9,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 go=$(scripts/find-go.sh) || exit 1
 commit=$(git rev-parse --short HEAD)
-all="tools vet user chart scheduler repeat cluster-build root cluster walk cold vm-kernel vm vm-scheduler vm-means chaos nodes fuzz colocation"
+all="tools vet user chart scheduler repeat cluster-build root cluster walk cold vm-kernel vm vm-scheduler vm-means chaos nodes fuzz colocation published"
 sudo=
 [ "$(id -u)" = 0 ] || sudo="sudo -E env PATH=$PATH"
 export GOFLAGS=-trimpath CGO_ENABLED=0
@@ -66,6 +66,9 @@ stage() {
 	colocation) # an hour of the experiment, with nginx and ffmpeg
 		make --no-print-directory build && $sudo rm -rf bin/soak/colocation && # the lab overwrites no results
 			$sudo bin/tenon lab colocation --until-resolved --max-time 60m --out bin/soak/colocation ;;
+	published) # the whole grid of the published experiment on job concurrency: an hour at most
+		make --no-print-directory build && $sudo rm -rf bin/soak/published && # the lab overwrites no results
+			$sudo bin/tenon lab published concurrency --max-time 60m --out bin/soak/published ;;
 	*)
 		echo "soak.sh: no stage $1: want some of $all" >&2
 		return 2

@@ -34,11 +34,14 @@ type Result struct {
 	// Memory is absent if all jobs had the same amount of memory.
 	Memory      *jobs.MemoryEffect `json:"memory_effect,omitempty"`
 	Comparisons []Comparison       `json:"comparisons,omitempty"`
-	Hypotheses  []Hypothesis       `json:"hypotheses,omitempty"`
-	Warnings    []string           `json:"warnings,omitempty"`
-	costs       jobs.Costs         // for the pictures
-	measured    []jobs.Option      // the options with their estimates
-	findings    []finding          // the hypotheses as values
+	Crossings   []Crossing         `json:"crossings,omitempty"`
+	// BelowOne is absent if no two cells have a limit below one CPU.
+	BelowOne   *BelowOne     `json:"below_one_cpu,omitempty"`
+	Hypotheses []Hypothesis  `json:"hypotheses,omitempty"`
+	Warnings   []string      `json:"warnings,omitempty"`
+	costs      jobs.Costs    // for the pictures
+	measured   []jobs.Option // the options with their estimates
+	findings   []finding     // the hypotheses as values
 }
 
 // Result returns the content of result.json.
@@ -141,6 +144,7 @@ func Analyse(e Experiment, all []jobs.Job) Result {
 	if count <= maxComparisons {
 		r.Comparisons = compare(r.measured, pairs)
 	}
+	r.Crossings, r.BelowOne = r.crossings(), r.belowOne()
 	if r.CPUMeasured && len(e.Imported) == 0 {
 		r.explain()
 	}

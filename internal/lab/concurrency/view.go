@@ -167,9 +167,11 @@ func (r Result) Page() page.Page {
 		},
 		{Title: "One way beside another", Table: page.Down(pairColumns, r.Comparisons)},
 		{Title: "Why a job may cost more under some conditions", Claims: r.claims()},
-		{Title: "Void jobs", Items: voidLines(r.Void)},
-		{Title: "Left out", Items: e.Refused},
 	}
+	p.Sections = append(p.Sections, r.setupSections()...)
+	p.Sections = append(p.Sections,
+		page.Section{Title: "Void jobs", Items: voidLines(r.Void)},
+		page.Section{Title: "Left out", Items: e.Refused})
 	return p
 }
 
