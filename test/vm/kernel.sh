@@ -11,7 +11,7 @@
 # (which needs failover and net_failover) no network. 6.18 has all four.
 #
 # SERIES is one of Debian's unmodified cloud kernels, fetched through apt with a
-# private state directory: 6.18 (default), 7.3 or 6.1; or 6.12, which is built
+# private state directory: 6.18 (default), 7.3, 6.1 or 5.10; or 6.12, which is built
 # here (kernel/build.sh) as Debian's has neither sched_ext nor core scheduling.
 # Nothing on the machine is installed or upgraded, and no root is needed.
 #
@@ -23,7 +23,7 @@ wanted=
 case ${1-} in
 --cached | --module=*) wanted=$1 && shift ;;
 esac
-[ $# -le 1 ] || fail "usage: kernel.sh [--cached | --module=M] [6.18 | 7.3 | 6.1 | 6.12]"
+[ $# -le 1 ] || fail "usage: kernel.sh [--cached | --module=M] [6.18 | 7.3 | 6.1 | 5.10 | 6.12]"
 
 if [ -z "${1-}" ] && [ -n "${TENON_VM_KERNEL-}" ]; then
 	[ -r "$TENON_VM_KERNEL" ] || fail "cannot read TENON_VM_KERNEL=$TENON_VM_KERNEL"
@@ -39,11 +39,12 @@ case $series in
 6.18) modules="loop failover net_failover virtio_net" release=6.18.15+deb13-cloud-amd64 pattern='6\.18\.[0-9]*+deb13-cloud-amd64' suite=trixie-backports ;;
 7.3) release=7.3.4+deb13-cloud-amd64 pattern='7\.3\.[0-9]*+deb13-cloud-amd64' suite=trixie-backports ;;
 6.1) release=6.1.0-50-cloud-amd64 pattern='6\.1\.0-[0-9]*-cloud-amd64' suite=bookworm ;;
+5.10) release=5.10.0-32-cloud-amd64 pattern='5\.10\.0-[0-9]*-cloud-amd64' suite=bullseye ;; # no test starts it by itself
 6.12)
 	recipe=$(cat "$here/kernel/config" "$here/kernel/setcpuid.patch" | sha256sum | cut -c1-12)
 	release=6.12.107-tenon-$recipe pattern="6\\.12\\.[0-9]*-tenon-$recipe" suite=trixie modules= budget=1800
 	;;
-*) fail "no kernel $series: want 6.18, 7.3, 6.1 or 6.12" ;;
+*) fail "no kernel $series: want 6.18, 7.3, 6.1, 5.10 or 6.12" ;;
 esac
 images=$cache/kernel
 
