@@ -88,6 +88,11 @@ func (h *chart) experiment() {
 // figures stand beside those of the document.
 func (h *chart) published(t *testing.T, bin string) {
 	t.Helper()
+	// The default amounts follow from the use of the whole machine, and another batch pod is
+	// here, so the node offers more than they are.
+	const amounts = "node.koordinator.sh/colocation-strategy"
+	h.kubectl("annotate", "node", h.n.Name, amounts+`={"enable": true, "cpuReclaimThresholdPercent": 1000, "memoryReclaimThresholdPercent": 95}`)
+	defer h.kubectl("annotate", "node", h.n.Name, amounts+"-")
 	out := filepath.Join(t.TempDir(), "results")
 	lab := h.c.Command(t.Context(), bin, "lab", "published", "colocation", "--kubernetes", "--client-cpus", "0", "--blocks", "1", "--no-retry",
 		"--duration", "2s", "--client", "wrk", "--modes", "exclusive,default,slo-aware,slo-aware-quota", "--out", out)

@@ -271,8 +271,8 @@ func (b *pods) amounts() object {
 const leastBatch = unit.MilliCPU(100)
 
 // chooseBatch chooses what the batch pod requests in all modes with Tenon. With the
-// default amounts this is the share of the published pod, or less if the node offers
-// less: these amounts follow from the use of the node.
+// default amounts this is the share of the published pod, or less if the node has less
+// free: these amounts follow from the use of the node.
 func (b *pods) chooseBatch(ctx context.Context) error {
 	b.batch = unit.CPUs(b.Place.Tested.Len())
 	if b.amounts() == nil {
@@ -283,23 +283,24 @@ func (b *pods) chooseBatch(ctx context.Context) error {
 	most := unit.CPUs(b.node.CPUs).Percent(third.Policy.Overcommit.CPU.ThresholdPercent)
 	b.Status.Now("waiting until node %s offers the default amount of batch-cpu", b.node.Name)
 	for begun := time.Now(); ; {
-		n, err := nodes.Named(ctx, b.space.Client, b.node.Name)
+		found, err := nodes.Find(ctx, b.space.Client, []string{b.node.Name}) // with what other pods have left
 		if err != nil {
 			return err
 		}
-		has, waited := n.Offers.BatchCPU, time.Since(begun)
-		switch settled := has <= most; {
-		case settled && has >= share:
+		n := found[0]
+		has, waited := n.Free.BatchCPU, time.Since(begun)
+		switch settled := n.Offers.BatchCPU <= most; {
+		case has >= share && (settled || waited > offerPatience/5): // an annotation of the node may set more than the default
 			b.batch = share
 			return b.awaitBatch(ctx)
 		case settled && waited > offerPatience/5 && has*3/4 >= leastBatch:
 			b.batch = has * 3 / 4 / 10 * 10 // the offer goes up and down with the use of the node
-			b.caveats = append(b.caveats, fmt.Sprintf("node %s offers %d milli-CPUs of batch-cpu by the default amounts, so ffmpeg requests %d; in the proportion of the published pod it would be %d",
+			b.caveats = append(b.caveats, fmt.Sprintf("node %s has %d milli-CPUs of batch-cpu free by the default amounts, so ffmpeg requests %d; in the proportion of the published pod it would be %d",
 				n.Name, has, b.batch, share))
 			return b.awaitBatch(ctx)
 		case waited > offerPatience:
-			return fmt.Errorf("node %s offers %d of %s by the default amounts after %v, the experiment needs %d at least: kubectl tenon explain node %s says why",
-				n.Name, has, nodes.BatchCPU, offerPatience, leastBatch*4/3, n.Name)
+			return fmt.Errorf("node %s has %d of %s free of %d by the default amounts after %v, the experiment needs %d at least: kubectl tenon explain node %s says why",
+				n.Name, has, nodes.BatchCPU, n.Offers.BatchCPU, offerPatience, leastBatch*4/3, n.Name)
 		}
 		if err := testbed.Pause(ctx, time.Second); err != nil {
 			return err
