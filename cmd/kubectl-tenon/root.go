@@ -38,6 +38,7 @@ and 2 if the command line has an error.`,
   kubectl tenon explain isolation         # what trials of isolation found, on all nodes
   kubectl tenon explain pod db-0          # its CPUs, or node by node why it has none
   kubectl tenon fit -f db.yaml            # where the pods of a manifest would go
+  kubectl tenon objectives                # which services keep their objectives
   kubectl tenon map worker-1              # the CPUs of a node and their owners
   kubectl tenon doctor                    # what is not done as asked, and where`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tenon"},
@@ -50,7 +51,7 @@ and 2 if the command line has an error.`,
 	a.output.Add(root, root.PersistentFlags())
 	cmdline.AddVersion(root, cmdline.Version(version), nothing)
 	_ = root.RegisterFlagCompletionFunc("context", cobra.NoFileCompletions) // an error means that the flag does not exist
-	root.AddCommand(topCommand(&a, now), explainCommand(&a, now), doctorCommand(&a, now), fitCommand(&a, now), mapCommand(&a, now))
+	root.AddCommand(topCommand(&a, now), explainCommand(&a, now), doctorCommand(&a, now), fitCommand(&a, now), mapCommand(&a, now), objectivesCommand(&a, now))
 	return root
 }
 

@@ -15,7 +15,7 @@ func TestUsageErrorsSayWhatIsKnown(t *testing.T) {
 	for line, want := range map[string]string{
 		"explain foo":                 `kubectl tenon explain: there is no "foo": want isolation, node, pod`,
 		"explain workload x":          `kubectl tenon explain: there is no "workload": want isolation, node, pod`,
-		"explan pod":                  `kubectl tenon: there is no "explan": want doctor, explain, fit, map, top, version`,
+		"explan pod":                  `kubectl tenon: there is no "explan": want doctor, explain, fit, map, objectives, top, version`,
 		"explain pod":                 "kubectl tenon explain pod: want the name of a pod: see kubectl tenon explain pod --help",
 		"explain pod a b":             "kubectl tenon explain pod: want one pod, and there are 2: a b",
 		"explain pod/":                `"pod/" is not the name of a pod: want NAME, pod/NAME or NAMESPACE/NAME`,
@@ -143,6 +143,7 @@ func TestEveryAnswerIsPrintedAsData(t *testing.T) {
 		"doctor":            {"healthy", "node-1"},
 		"explain node":      {"report", "node-1"},
 		"explain isolation": {"nodes", "node-1"},
+		"objectives":        {"services", "services"},
 		"map":               {"online", "node-1"},
 	} {
 		args := strings.Fields(line)

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tenon.sh/tenon/internal/cluster/objectivetext"
+)
+
+// services is the page of kubectl tenon objectives.
+type services struct {
+	Services []objectivetext.Service `json:"services"`
+}
+
+// Text returns the page.
+func (s services) Text() string { return objectivetext.Table(s.Services) }
+
+func objectivesCommand(a *access, now func() time.Time) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "objectives",
+		Short: "Print whether the services keep their objectives, a line for each service over all nodes",
+		Long: `Prints a line for each service with an objective that a node has reported: the
+pods of one controller with one objective, on all nodes. REQUESTS and MEASURED are
+of the last windows of all pods: their histograms are added up, and percentiles are
+not averaged. Services that miss their objective come first. kubectl tenon explain
+pod says more about one pod.`,
+		Example: `  kubectl tenon objectives
+  kubectl tenon objectives -o json`,
+		Args: nothing,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.cluster(cmd.Context(), cmd.ErrOrStderr(), "", "", now())
+			if err != nil {
+				return err
+			}
+			for _, text := range c.NotLookedAt() {
+				fmt.Fprintf(cmd.ErrOrStderr(), "not looked at: %s\n", text)
+			}
+			return a.print(cmd, services{c.Services()})
+		},
+	}
+	acceptAll(cmd)
+	return cmd
+}

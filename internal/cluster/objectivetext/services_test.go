@@ -1,0 +1,67 @@
+package objectivetext
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/nodepages"
+)
+
+// TestServicesAreAddedUpOverNodes adds up the pods of three services. The P99 of
+// both pods of a service is that of their added histograms: neither pod has it, nor
+// is it their mean.
+func TestServicesAreAddedUpOverNodes(t *testing.T) {
+	of := func(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
+	const ms = time.Millisecond
+	requests := func(counts ...int64) *v1alpha1.ServiceRequests {
+		r := &v1alpha1.ServiceRequests{Source: "metrics", State: "Kept", Targets: []v1alpha1.RequestTarget{{Percentile: "p50", Within: *of(ms)}, {Percentile: "p99", Within: *of(5 * ms)}}}
+		ends := []*metav1.Duration{of(ms), of(5 * ms), of(20 * ms), nil}
+		for i, n := range counts {
+			r.Buckets = append(r.Buckets, v1alpha1.RequestBucket{UpTo: ends[i], Count: n})
+		}
+		return r
+	}
+	nodeOf := func(name string, all ...v1alpha1.ServiceObjective) nodepages.Node {
+		return nodepages.Node{Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, Report: &v1alpha1.NodeReport{Status: v1alpha1.NodeReportStatus{Objectives: &v1alpha1.Objectives{Services: all}}}}
+	}
+	nodes := []nodepages.Node{
+		nodeOf("a",
+			v1alpha1.ServiceObjective{Namespace: "shop", Pod: "web-1", State: "Kept", Requests: requests(980, 20, 0, 0)},
+			v1alpha1.ServiceObjective{Namespace: "shop", Pod: "db-1", State: "Kept", RunQueueDelay: of(2 * ms)}),
+		nodeOf("b",
+			v1alpha1.ServiceObjective{Namespace: "shop", Pod: "web-2", State: "Missed", Cause: "best-effort", Requests: requests(500, 100, 400, 0)},
+			v1alpha1.ServiceObjective{Namespace: "shop", Pod: "web-3", State: "Undecided", Cause: "no-source", Requests: requests()},
+			v1alpha1.ServiceObjective{Namespace: "lab", Pod: "web-9", State: "Undecided", Cause: "too-few", Requests: requests(0, 0, 0, 7)}),
+		{},
+	}
+	all := Services(nodes, func(_, pod string) string { name, _, _ := strings.Cut(pod, "-"); return name })
+	if len(all) != 3 {
+		t.Fatalf("%+v", all)
+	}
+	web := all[0]
+	if web.Service != "web" || web.Namespace != "shop" || web.Pods != 3 || web.Missed != 1 || web.Undecided != 1 || web.Total != 2000 ||
+		!slices.Equal(web.Percentiles, []Measured{{"p50", "1ms"}, {"p99", "20ms"}}) || !slices.Equal(web.Causes, []string{"best-effort", "no-source"}) {
+		t.Errorf("%+v", web)
+	}
+	lab, db := all[1], all[2]
+	if lab.Total != 7 || !slices.Equal(lab.Percentiles, []Measured{{"p50", ""}, {"p99", ""}}) || db.Total != 0 || db.RunQueueDelay != "2ms" || db.Percentiles != nil {
+		t.Errorf("%+v, %+v", lab, db)
+	}
+	const want = `SERVICE   OBJECTIVE                                        PODS  MISSED  UNDECIDED  REQUESTS  MEASURED                                       CAUSE
+shop/web  p50 within 1ms, p99 within 5ms (source: metrics)  3     1       1          2000      p50 1ms, p99 20ms                              best-effort, no-source
+lab/web   p50 within 1ms, p99 within 5ms (source: metrics)  1     0       1          7         p50 above all buckets, p99 above all buckets  too-few
+shop/db   waits within 2ms                                  1     0       0          -         -                                              -
+`
+	if got := Table(all); strings.Join(strings.Fields(got), " ") != strings.Join(strings.Fields(want), " ") {
+		t.Errorf("the table is\n%s", got)
+	}
+	if got := Table(Services(nil, nil)); got != "No service has an objective that its node has reported.\n" {
+		t.Error(got)
+	}
+}
