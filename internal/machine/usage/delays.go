@@ -17,8 +17,10 @@ import (
 
 // namedRunners is the number of runners that a snapshot names for each waiter:
 // those for which it waited longest. The names of all pairs would be most of a
-// snapshot and of its record.
-const namedRunners = 8
+// snapshot and of its record. For a waiter with an objective, the one that makes it
+// wait now may be none of those for which it waited longest until now: such a waiter
+// has namedForObjective.
+const namedRunners, namedForObjective = 8, 64
 
 // A counter measures run-queue delays by slots. Package rqdelay implements it.
 type counter interface {
@@ -168,7 +170,13 @@ func (d *Delays) Fill(s *node.Snapshot, inode func(node.CgroupPath) (uint64, err
 			w.Usage.PerCPU = d.ranOn(at.slot, s.Topology)
 		}
 	}
-	s.Waits = d.listWaits()
+	named := map[rqdelay.Slot]int{}
+	for i := range s.Workloads {
+		if at := d.assigned[s.Workloads[i].ID]; at != nil && s.Workloads[i].Objective != (node.Objective{}) {
+			named[at.slot] = namedForObjective
+		}
+	}
+	s.Waits = d.listWaits(named)
 }
 
 // ranOn returns how long the workload in a slot ran on each CPU of the node.
@@ -189,8 +197,9 @@ func (d *Delays) ranOn(slot rqdelay.Slot, t node.Topology) map[unit.CPU]time.Dur
 }
 
 // listWaits returns how long each workload (waiter) waited while another one
-// (runner) had the CPU. It gives the workloads' names in place of slots.
-func (d *Delays) listWaits() []node.Wait {
+// (runner) had the CPU. It gives the workloads' names in place of slots. names has
+// the number of runners with a name for each waiter that has more than namedRunners.
+func (d *Delays) listWaits(names map[rqdelay.Slot]int) []node.Wait {
 	for pair, t := range d.now.Waits {
 		if t -= d.base.Waits[pair]; t > 0 && d.names[pair.Waiter] != "" && d.names[pair.Runner] != "" {
 			d.containers[pair.Waiter] = append(d.containers[pair.Waiter], container{pair.Runner, t})
@@ -204,11 +213,11 @@ func (d *Delays) listWaits() []node.Wait {
 		slices.SortFunc(parts, func(a, b container) int {
 			return cmp.Or(cmp.Compare(b.time, a.time), cmp.Compare(a.runner, b.runner))
 		})
-		named := 0
+		named, most := 0, max(names[waiter], namedRunners)
 		rest := d.left[waiter]
 		for _, p := range parts {
 			class := d.classes[p.runner]
-			if class != "" && named == namedRunners {
+			if class != "" && named == most {
 				rest.add(class, p.time)
 				continue
 			}

@@ -165,6 +165,7 @@ func TestWhatWasWaitedForARunnerThatLeftStaysWithItsClass(t *testing.T) {
 func TestOnlyTheLongestWaitsAreNamed(t *testing.T) {
 	h := newDelayBench(t)
 	all := []node.Workload{web}
+	all[0].Objective = node.Objective{}
 	for i := range 20 {
 		all = append(all, node.Workload{ID: node.WorkloadID(fmt.Sprintf("job-%02d", i)), Class: node.BE})
 	}
@@ -181,6 +182,10 @@ func TestOnlyTheLongestWaitsAreNamed(t *testing.T) {
 	}
 	if len(s.Waits) != namedRunners+1 || names["job-19"] != 20*time.Millisecond || names[node.RestOf(node.BE)] == 0 || sum != 210*time.Millisecond {
 		t.Errorf("waits %v", s.Waits)
+	}
+	all[0].Objective.RunQueueDelay = node.Some(time.Millisecond)
+	if s := h.look(all...); len(s.Waits) != 20 {
+		t.Errorf("of a service with an objective, waits %v", s.Waits)
 	}
 }
 
