@@ -84,11 +84,19 @@ type ServiceObjective struct {
 	Measured  *metav1.Duration `json:"measured,omitempty"`
 	Estimated bool             `json:"estimated,omitempty"`
 	// Cause says why the objective is missed: best-effort, own-limit, own-threads,
-	// other-service, system, unclear, unknown-runner or not-waiting. BE work loses CPU only for
-	// best-effort and unknown-runner. Or it says why State is Undecided: unmeasured
+	// other-service, system, host, unclear, unknown-runner or not-waiting. BE work loses CPU only
+	// for best-effort and unknown-runner. Or it says why State is Undecided: unmeasured
 	// or too-few, or as in Requests. Why has the details of unmeasured.
 	Cause string `json:"cause,omitempty"`
 	Why   string `json:"why,omitempty"`
+	// Culprit is the work that is most to blame for a miss, if the cause is work of
+	// another workload. CulpritNamespace is its namespace; see ObjectiveRunner.
+	CulpritNamespace string `json:"culpritNamespace,omitempty"`
+	Culprit          string `json:"culprit,omitempty"`
+	// Shares are the parts of the waiting time that each kind of work caused in the
+	// last window with a miss, the largest first.
+	// +listType=atomic
+	Shares []ObjectiveShare `json:"shares,omitempty"`
 	// Waited is the time for which the threads of the service waited in the last
 	// window with a miss. Runners are at most five kinds of work that had the CPUs
 	// meanwhile, the longest first.
@@ -138,6 +146,13 @@ type RequestBucket struct {
 	Above metav1.Duration  `json:"above"`
 	UpTo  *metav1.Duration `json:"upTo,omitempty"`
 	Count int64            `json:"count"`
+}
+
+// ObjectiveShare is the part of the waiting time that one kind of work caused.
+type ObjectiveShare struct {
+	// Kind is the cause for which this work is to blame; see ServiceObjective.Cause.
+	Kind    string `json:"kind"`
+	Percent int32  `json:"percent"`
 }
 
 // ObjectiveRunner is work that had a CPU for which a service waited.

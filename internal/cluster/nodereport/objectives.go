@@ -138,6 +138,12 @@ func serviceOf(v View, pods map[node.WorkloadID]bool, id node.WorkloadID, j slo.
 		waited := duration(j.Waited)
 		s.Waited = &waited
 	}
+	if culprit, _ := j.Culprit(); culprit != "" {
+		s.CulpritNamespace, s.Culprit = nameOf(pods, culprit)
+	}
+	for _, share := range j.Shares() {
+		s.Shares = append(s.Shares, v1alpha1.ObjectiveShare{Kind: string(share.Cause), Percent: int32(share.Percent)})
+	}
 	for _, r := range j.Runners {
 		one := v1alpha1.ObjectiveRunner{Kind: string(r.Cause), Time: duration(r.Time)}
 		one.Namespace, one.Pod = nameOf(pods, r.ID)
@@ -239,6 +245,7 @@ func sameObjectives(a, b *v1alpha1.Objectives) bool {
 		}) &&
 		slices.EqualFunc(a.Services, b.Services, func(a, b v1alpha1.ServiceObjective) bool {
 			return a.Namespace == b.Namespace && a.Pod == b.Pod && sameTime(a.RunQueueDelay, b.RunQueueDelay) && a.State == b.State && a.Cause == b.Cause &&
+				a.CulpritNamespace == b.CulpritNamespace && a.Culprit == b.Culprit &&
 				sameRequests(a.Requests, b.Requests)
 		})
 }

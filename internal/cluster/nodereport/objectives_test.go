@@ -23,8 +23,10 @@ func missing() View {
 	}}}
 	t.Objectives = map[node.WorkloadID]slo.Judgement{
 		"shop/web": {
-			Verdict: slo.Missed, Cause: slo.ForBE, Since: time.Unix(4960, 0), Objective: 2 * time.Millisecond, Tail: 8 * time.Millisecond, Waited: time.Second,
-			Runners: []slo.Runner{{ID: "batch/train", Cause: slo.ForBE, Time: 700 * time.Millisecond}, {ID: node.RestOf(node.BE), Cause: slo.ForBE, Time: 200 * time.Millisecond}},
+			Verdict: slo.Missed, Cause: slo.ForBE, Since: time.Unix(4960, 0), Objective: 2 * time.Millisecond, Tail: 8 * time.Millisecond,
+			Waits: slo.Waits{Waited: time.Second, ByBE: 900 * time.Millisecond, ByServices: 100 * time.Millisecond, Runners: []slo.Runner{
+				{ID: "batch/train", Cause: slo.ForBE, Time: 700 * time.Millisecond}, {ID: node.RestOf(node.BE), Cause: slo.ForBE, Time: 200 * time.Millisecond},
+			}},
 		},
 		"system.slice/db": {Verdict: slo.Kept, Since: time.Unix(4000, 0), Objective: time.Millisecond, Tail: 100 * time.Microsecond, Requests: slo.RequestJudgement{
 			Verdict: slo.Kept, Want: node.RequestObjective{Within: [len(node.Percentiles)]time.Duration{4: 5 * time.Millisecond}, Source: node.SourceMetrics},
@@ -51,6 +53,9 @@ func TestTheReportNamesWhoMissesItsObjective(t *testing.T) {
 	}
 	if len(web.Runners) != 2 || web.Runners[0] != (v1alpha1.ObjectiveRunner{Namespace: "batch", Pod: "train", Kind: "best-effort", Time: duration(700 * time.Millisecond)}) || web.Runners[1].Namespace != "" {
 		t.Errorf("runners %+v", web.Runners)
+	}
+	if web.CulpritNamespace != "batch" || web.Culprit != "train" || !slices.Equal(web.Shares, []v1alpha1.ObjectiveShare{{Kind: "best-effort", Percent: 90}, {Kind: "other-service", Percent: 10}}) {
+		t.Errorf("to blame is %s/%s, with the shares %+v", web.CulpritNamespace, web.Culprit, web.Shares)
 	}
 	if db.Namespace != "" || db.Pod != "system.slice/db" || db.State != v1alpha1.ObjectiveKept || db.Cause != "" {
 		t.Errorf("%+v", db)

@@ -149,6 +149,8 @@ func describe(s v1alpha1.ServiceObjective, lasts, on string, all *v1alpha1.Objec
 		return text + fmt.Sprintf("Other services ran during %s%s.", part(s, slo.OtherService), namesOf(s, slo.OtherService)) + alone
 	case slo.System:
 		return text + fmt.Sprintf("The system ran during %s%s.", part(s, slo.System), namesOf(s, slo.System)) + alone
+	case slo.Host:
+		return text + "Meanwhile the hypervisor ran something else on the CPUs of " + on + "." + alone
 	}
 	if slo.Cause(s.Cause) == slo.NotWaiting {
 		return text + "Its threads hardly waited for a CPU: its own work took longer, or it waited for something else." + alone

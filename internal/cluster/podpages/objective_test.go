@@ -53,6 +53,7 @@ func TestAPodIsExplainedWithItsObjective(t *testing.T) {
 		"for its own threads":  {missed("own-threads", runner("shop", "web", "own-threads", 830)), v1alpha1.Objectives{}, "Its own threads ran during 83 % of the waiting time: it has more threads to run than CPUs. Batch work is left alone."},
 		"for another service":  {missed("other-service", both...), v1alpha1.Objectives{}, "Other services ran during 20 % of the waiting time: shop/db 20 %. Batch work is left alone."},
 		"for the system":       {missed("system", runner("", "(kernel)", "system", 900)), v1alpha1.Objectives{}, "The system ran during 90 % of the waiting time: (kernel) 90 %. Batch work is left alone."},
+		"for the hypervisor":   {missed("host", both...), v1alpha1.Objectives{}, "Meanwhile the hypervisor ran something else on the CPUs of node-1. Batch work is left alone."},
 		"for nothing that ran": {missed("unclear"), v1alpha1.Objectives{}, "For what they waited is not clear. Batch work is left alone."},
 		"for unknown work":     {missed("unknown-runner"), v1alpha1.Objectives{By: "cpuset.cpus"}, "Which work ran meanwhile is not measured there, so best-effort work gives way. cpuset.cpus bounds the best-effort work of node-1 now."},
 		"unmeasured":           {v1alpha1.ServiceObjective{State: v1alpha1.ObjectiveUndecided, Cause: "unmeasured", Why: "bpf.tracing: no BTF"}, v1alpha1.Objectives{}, "Whether it is kept is not known: node-1 does not measure the waits: bpf.tracing: no BTF."},

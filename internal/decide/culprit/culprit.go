@@ -26,6 +26,12 @@ const (
 	// A bound helps if the service then waits less for BE work by at least
 	// reliefPercent of what the suspect's part should have fallen.
 	reliefPercent = 40
+	// After a bound that helped, spreadWindows windows in which no single workload is to
+	// blame for the rest of the waits must follow before all BE work gives way. One
+	// window may have waits for other reasons.
+	spreadWindows = 3
+	// A bound does not grow for calmBefore after a window for which BE work is to blame.
+	calmBefore = 5 * time.Second
 	// Least is the smallest bound: less would not let a workload end. In Period it is
 	// the kernel's least quota.
 	Least unit.MilliCPU = 100
@@ -38,6 +44,9 @@ const (
 	// the workload uses at least hungryPercent of it.
 	growBack                    = 50 * time.Millisecond
 	hungryPercent unit.MilliCPU = 80
+	// A bound grows by leastGrowth thousandths or more at once, because early ticks
+	// would write it many times a second.
+	leastGrowth = 10
 	// A workload that uses less than half of its bound for idleTime loses the bound.
 	idleTime = 10 * time.Second
 	// A bound does not grow beyond safePercent of the level at which the service
@@ -75,10 +84,8 @@ type Bound struct {
 // A Search is the state of one missed objective.
 type Search struct {
 	// Suspect is the workload whose bound is on trial. If the bound helps, the service
-	// waits for BE work for at most Most, in thousandths of the time of a window; 0:
-	// that is not known for the first bound, because the window with the first miss
-	// begins before the work that caused it. Had is the bound that the suspect had
-	// before it was on trial; 0: none.
+	// waits for BE work for at most Most, in thousandths of the time. Had is the bound
+	// that the suspect had before it was on trial; 0: none.
 	Suspect node.WorkloadID `json:"suspect,omitempty"`
 	Most    int64           `json:"most_permille,omitempty"`
 	Had     unit.MilliCPU   `json:"had_mcpu,omitempty"`
@@ -89,6 +96,10 @@ type Search struct {
 	// Rest says that the bounds helped, and that less than 1/suspectDivisor of the
 	// waits that are left are for other BE work: it does not give way for them.
 	Rest bool `json:"rest,omitempty"`
+	// Spread is the number of windows since a bound helped in which no single workload
+	// was to blame. At is the end of the last window for which BE work was to blame.
+	Spread int       `json:"spread,omitempty"`
+	At     time.Time `json:"at,omitzero"`
 }
 
 // A Pair is a service and the BE work that it waited for.
@@ -125,14 +136,14 @@ func (st State) Follow(in Input) State {
 			be[w.ID] = w
 		}
 	}
-	x := follower{Input: in, be: be, next: State{Bounds: map[node.WorkloadID]Bound{}, Searches: map[node.WorkloadID]Search{}, Levels: maps.Clone(st.Levels)}}
+	x := follower{Input: in, be: be, searches: st.Searches, next: State{Bounds: map[node.WorkloadID]Bound{}, Searches: map[node.WorkloadID]Search{}, Levels: maps.Clone(st.Levels)}}
 	for p, l := range x.next.Levels {
 		if at.Sub(l.At) > forgetAfter || l.At.After(at) {
 			delete(x.next.Levels, p)
 		}
 	}
 	for id, b := range st.Bounds {
-		if w := be[id]; w != nil {
+		if w := be[id]; w != nil && b.helps(in.Snapshot) {
 			x.growBack(w, b)
 		}
 	}
@@ -140,7 +151,7 @@ func (st State) Follow(in Input) State {
 		q := st.Searches[m.Workload]
 		j := in.SLO.Judged(m)
 		if m.At.Equal(at) && j.At.Equal(at) && j.Cause == slo.ForBE && !m.Helpless {
-			q = x.judge(q, m.Workload, j)
+			q = x.judge(q, m.Workload, j.Lately())
 		}
 		x.next.Searches[m.Workload] = q
 	}
@@ -173,8 +184,15 @@ func (st State) tidy() State {
 
 type follower struct {
 	Input
-	be   map[node.WorkloadID]*node.Workload
-	next State
+	be       map[node.WorkloadID]*node.Workload
+	searches map[node.WorkloadID]Search // before this snapshot
+	next     State
+}
+
+// helps reports whether the service for which a workload is bounded still has an
+// objective. Otherwise the workload gets its CPU back at once.
+func (b Bound) helps(s node.Snapshot) bool {
+	return facts.AnyOf(s.Workloads, func(w *node.Workload) bool { return w.ID == b.Victim && w.Objective != (node.Objective{}) })
 }
 
 // growBack keeps a bound, and lets it grow with time. A bound that limits nothing
@@ -185,9 +203,9 @@ func (x *follower) growBack(w *node.Workload, b Bound) {
 		b.At = at
 	}
 	used := x.Use.Workload[w.ID]
-	if x.SLO.Misses(b.Victim) || 100*used < hungryPercent*b.May {
+	if x.isBlamed(b.Victim) || 100*used < hungryPercent*b.May {
 		b.At = at
-	} else if n := min(at.Sub(b.At), facts.LongestGap) / growBack; n > 0 {
+	} else if n := min(at.Sub(b.At), facts.LongestGap) / growBack; n >= leastGrowth && !x.Snapshot.SLOViolated {
 		b.At = b.At.Add(n * growBack)
 		if at.Sub(b.At) >= growBack {
 			b.At = at
@@ -211,12 +229,23 @@ func (x *follower) growBack(w *node.Workload, b Bound) {
 	}
 }
 
+// isBlamed reports whether BE work is to blame for a miss of the service: in the last
+// window of its requests, or in a window of its waits in the last seconds.
+func (x *follower) isBlamed(victim node.WorkloadID) bool {
+	lately := x.Snapshot.At.Sub(x.searches[victim].At) < calmBefore
+	return x.SLO.Misses(victim) && (lately || !x.SLO.Work[victim].Miss.Happened())
+}
+
 // judge follows a window in which a service missed its objective and waited for BE
 // work. It judges the bound of the last suspect, and bounds the next one.
-func (x *follower) judge(q Search, victim node.WorkloadID, j slo.Judgement) Search {
+//
+// It reads the waits of the last second, in which the suspect used the CPU that it
+// loses now. The window may begin before the work that caused the miss.
+func (x *follower) judge(q Search, victim node.WorkloadID, j slo.Waits) Search {
 	begins := q.Suspect == "" && len(q.Tried) == 0 && !q.Rest
+	q.At = x.Snapshot.At
 	rate := int64(j.ByBE * 1000 / max(j.Window, 1))
-	if q.Suspect != "" && q.Most > 0 && rate > q.Most {
+	if q.Suspect != "" && rate > q.Most {
 		x.liftBound(q, victim)
 		q.Tried = append(slices.Clone(q.Tried), q.Suspect)
 		q.Suspect = ""
@@ -233,14 +262,13 @@ func (x *follower) judge(q Search, victim node.WorkloadID, j slo.Judgement) Sear
 			if less <= 0 {
 				continue
 			}
+			part := float64(r.Time) / float64(j.ByBE)
 			q.Suspect, q.Had = r.ID, had
-			if !begins {
-				part := float64(r.Time) / float64(j.ByBE)
-				q.Most = max(int64(float64(rate)*(1-part*less*reliefPercent/100)), 1)
-			}
+			q.Most = max(int64(float64(rate)*(1-part*less*reliefPercent/100)), 1)
 			if r.ID == last.Suspect {
 				q.Had = last.Had
 			}
+			q.Spread = 0
 			return q
 		}
 	}
@@ -251,7 +279,8 @@ func (x *follower) judge(q Search, victim node.WorkloadID, j slo.Judgement) Sear
 				others -= r.Time
 			}
 		}
-		q.Rest = suspectDivisor*others < j.Waited
+		q.Spread++
+		q.Rest = suspectDivisor*others < j.Waited || q.Spread < spreadWindows
 	}
 	q.All = !q.Rest
 	return q

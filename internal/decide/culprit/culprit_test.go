@@ -25,6 +25,7 @@ type plant struct {
 	missed time.Time // the last miss
 	misses int
 	others time.Duration // the waits for other work in a second
+	leaves bool          // the service has no objective any more
 }
 
 const capacity = unit.MilliCPU(16000)
@@ -47,9 +48,13 @@ func (p *plant) used(id node.WorkloadID) unit.MilliCPU {
 // second lets a second pass.
 func (p *plant) second() {
 	p.at = p.at.Add(time.Second)
+	web := node.Workload{ID: "web", Class: node.LS}
+	if !p.leaves {
+		web.Objective.RunQueueDelay = node.Some(2 * time.Millisecond)
+	}
 	in := Input{Capacity: capacity, Use: facts.Use{Workload: map[node.WorkloadID]unit.MilliCPU{}}, Snapshot: node.Snapshot{At: p.at}}
-	in.Snapshot.Workloads = append(in.Snapshot.Workloads, node.Workload{ID: "web", Class: node.LS})
-	j := slo.Judgement{Verdict: slo.Missed, Cause: slo.ForBE, At: p.at, Window: time.Second, Waited: p.others}
+	in.Snapshot.Workloads = append(in.Snapshot.Workloads, web)
+	j := slo.Judgement{Verdict: slo.Missed, Cause: slo.ForBE, At: p.at, Waits: slo.Waits{Window: time.Second, Waited: p.others}}
 	for id := range p.demand {
 		in.Snapshot.Workloads = append(in.Snapshot.Workloads, node.Workload{ID: id, Class: node.BE})
 		in.Use.Workload[id] = p.used(id)
@@ -66,7 +71,7 @@ func (p *plant) second() {
 		p.missed = p.at
 		p.misses++
 	}
-	if p.at.Sub(p.missed) < 5*time.Second {
+	if p.at.Sub(p.missed) < 5*time.Second && !p.leaves {
 		if !p.missed.Equal(p.at) {
 			j.At = p.missed
 		}
@@ -98,6 +103,21 @@ func TestTheOneToBlameIsBoundedAlone(t *testing.T) {
 	}
 	if len(p.state.Bounds) > 0 {
 		t.Errorf("bounds of work that ended: %+v", p.state.Bounds)
+	}
+}
+
+// TestWithoutAnObjectiveNothingIsBounded takes the objective of the service away.
+func TestWithoutAnObjectiveNothingIsBounded(t *testing.T) {
+	p := newPlant(3*time.Second, map[node.WorkloadID]unit.MilliCPU{"hog": 8000, "calm": 50})
+	for range 4 {
+		p.second()
+	}
+	if len(p.state.Bounds) != 1 {
+		t.Fatalf("%+v", p.state)
+	}
+	p.leaves = true
+	if p.second(); len(p.state.Bounds) > 0 {
+		t.Errorf("bounds without an objective: %+v", p.state.Bounds)
 	}
 }
 

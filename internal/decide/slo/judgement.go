@@ -24,8 +24,8 @@ type Cause string
 
 const (
 	// ForBE: best-effort work ran while the workload waited, for at least
-	// 1/blameDivisor of the time. Only for this cause, and for UnknownRunner,
-	// best-effort work loses CPU.
+	// 1/blameDivisor of the time, and for no less than any other kind of work. Only
+	// for this cause, and for UnknownRunner, best-effort work loses CPU.
 	ForBE Cause = "best-effort"
 	// OwnLimit: the workload would meet its objective without its own CPU limit.
 	OwnLimit Cause = "own-limit"
@@ -36,6 +36,9 @@ const (
 	// System: it waited mostly for the kernel, for daemons of the node, or for
 	// work that no rule matches.
 	System Cause = "system"
+	// Host: the hypervisor ran something else for more of the time than any work of
+	// this node that the workload waited for.
+	Host Cause = "host"
 	// Unclear: no thread ran, or the waiting thread was moved to another CPU.
 	Unclear Cause = "unclear"
 	// UnknownRunner: only the mean wait is measured here, not which work ran
@@ -58,7 +61,7 @@ const (
 )
 
 // Causes lists all causes.
-var Causes = []Cause{ForBE, OwnLimit, OwnThreads, OtherService, System, Unclear, UnknownRunner, Unmeasured, TooFew, NotWaiting, NoSource, Straddled}
+var Causes = []Cause{ForBE, OwnLimit, OwnThreads, OtherService, System, Host, Unclear, UnknownRunner, Unmeasured, TooFew, NotWaiting, NoSource, Straddled}
 
 // A Judgement is the verdict about the objective of one workload. If it has one for
 // its waits and one for its requests, the verdict is the worse one; an objective
@@ -79,16 +82,11 @@ type Judgement struct {
 	Tail      time.Duration `json:"tail_ns,omitempty"`
 	Estimated bool          `json:"estimated,omitempty"`
 	// Cause and the fields below describe the window that ended At: the last one with
-	// a miss, or an earlier one with the cause ForBE (see blameStays). Waited is the
-	// waiting time of all threads; 0: it is not known for what they waited. Runners
-	// are those that caused most of it, with the time of each.
-	At      time.Time     `json:"at,omitzero"`
-	Waited  time.Duration `json:"waited_ns,omitempty"`
-	Runners []Runner      `json:"runners,omitempty"`
-	// ByBE is the part of Waited during which BE work ran, and Window the length of
-	// the window.
-	ByBE   time.Duration `json:"by_be_ns,omitempty"`
-	Window time.Duration `json:"window_ns,omitempty"`
+	// a miss, or an earlier one with the cause ForBE (see blameStays).
+	At time.Time `json:"at,omitzero"`
+	Waits
+	// Last are the waits at the end of the window; see Lately.
+	Last Waits `json:"last,omitzero"`
 	// Periods are the periods of the workload's own CPU limit in the window. In
 	// ThrottledPeriods of them the limit stopped it.
 	Periods          int64 `json:"periods,omitempty"`
@@ -169,16 +167,15 @@ func (j Judgement) keep(at time.Time, want time.Duration, d spread) Judgement {
 }
 
 // missed records a window with a miss, of the given length. grown is the growth of the counters in the
-// window, and runners are the parts of the waits.
-func (j Judgement) missed(at time.Time, length, want time.Duration, d spread, cause Cause, grown Reading, runners []Runner) Judgement {
+// window, and runners are the parts of the waits. last are the waits at its end.
+func (j Judgement) missed(at time.Time, length, want time.Duration, d spread, cause Cause, grown Reading, runners []Runner, last Waits) Judgement {
 	next := Judgement{
 		Verdict: Missed, Cause: cause, Since: at, Objective: want, Tail: d.tail(), Estimated: d.after == nil,
-		At: at, Waited: grown.Waited, ByBE: grown.ByBE, Window: length, Periods: grown.Periods.Or(0), ThrottledPeriods: grown.ThrottledPeriods.Or(0),
+		At: at, Waits: waitsOf(length, grown, runners), Last: last, Periods: grown.Periods.Or(0), ThrottledPeriods: grown.ThrottledPeriods.Or(0),
 	}
 	if j.Verdict == Missed {
 		next.Since = j.Since
 	}
-	next.Runners = slices.Clone(runners[:min(len(runners), maxRunners)])
 	if j.Verdict == Missed && j.Cause == ForBE && cause != ForBE && at.Sub(j.At) < blameStays {
 		j.Tail, j.Estimated = next.Tail, next.Estimated
 		return j
@@ -195,12 +192,12 @@ func causeOf(grown Reading, hardly bool, runners []Runner) Cause {
 	case !hardly:
 		return ForBE
 	}
-	sums := map[Cause]time.Duration{}
+	sums := map[Cause]time.Duration{Host: grown.byHost()}
 	for _, r := range runners {
 		sums[r.Cause] += r.Time
 	}
 	most := Unclear
-	for _, c := range []Cause{OwnThreads, OtherService, System} {
+	for _, c := range []Cause{OwnThreads, OtherService, System, Host} {
 		if sums[c] > sums[most] {
 			most = c
 		}

@@ -66,14 +66,16 @@ func TestAMissNamesItsCause(t *testing.T) {
 		want    Cause
 		first   node.WorkloadID
 	}{
-		"two batch pods":     {map[node.WorkloadID]time.Duration{"batch/train": 800 * ms, "batch/spin": 200 * ms, "shop/db": 100 * ms}, ForBE, "batch/train"},
-		"ended batch work":   {map[node.WorkloadID]time.Duration{node.RestOf(node.BE): 900 * ms}, ForBE, node.RestOf(node.BE)},
-		"a twentieth for BE": {map[node.WorkloadID]time.Duration{"batch/train": 60 * ms, "shop/web": 940 * ms}, ForBE, "shop/web"},
-		"its own threads":    {map[node.WorkloadID]time.Duration{"batch/train": 20 * ms, "shop/web": 980 * ms}, OwnThreads, "shop/web"},
-		"another service":    {map[node.WorkloadID]time.Duration{"shop/db": 900 * ms, "shop/web": 100 * ms}, OtherService, "shop/db"},
-		"the system":         {map[node.WorkloadID]time.Duration{node.RunnerKernel: 400 * ms, node.RunnerOthers: 300 * ms, "kube/dns": 300 * ms, "shop/db": 500 * ms}, System, "shop/db"},
-		"no thread":          {map[node.WorkloadID]time.Duration{node.RunnerIdle: 900 * ms, node.RunnerElsewhere: 90 * ms}, Unclear, node.RunnerIdle},
-		"not known":          {nil, UnknownRunner, ""},
+		"two batch pods":   {map[node.WorkloadID]time.Duration{"batch/train": 800 * ms, "batch/spin": 200 * ms, "shop/db": 100 * ms}, ForBE, "batch/train"},
+		"ended batch work": {map[node.WorkloadID]time.Duration{node.RestOf(node.BE): 900 * ms}, ForBE, node.RestOf(node.BE)},
+		"less for BE":      {map[node.WorkloadID]time.Duration{"batch/train": 450 * ms, "shop/web": 550 * ms}, OwnThreads, "shop/web"},
+		"as much for BE":   {map[node.WorkloadID]time.Duration{"batch/train": 500 * ms, "shop/web": 500 * ms}, ForBE, "batch/train"},
+		"BE and the rest":  {map[node.WorkloadID]time.Duration{"batch/train": 60 * ms, node.RunnerIdle: 940 * ms}, ForBE, node.RunnerIdle},
+		"its own threads":  {map[node.WorkloadID]time.Duration{"batch/train": 20 * ms, "shop/web": 980 * ms}, OwnThreads, "shop/web"},
+		"another service":  {map[node.WorkloadID]time.Duration{"shop/db": 900 * ms, "shop/web": 100 * ms}, OtherService, "shop/db"},
+		"the system":       {map[node.WorkloadID]time.Duration{node.RunnerKernel: 400 * ms, node.RunnerOthers: 300 * ms, "kube/dns": 300 * ms, "shop/db": 500 * ms}, System, "shop/db"},
+		"no thread":        {map[node.WorkloadID]time.Duration{node.RunnerIdle: 900 * ms, node.RunnerElsewhere: 90 * ms}, Unclear, node.RunnerIdle},
+		"not known":        {nil, UnknownRunner, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene()

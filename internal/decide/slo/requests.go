@@ -163,9 +163,8 @@ func (f RequestState) judge(at time.Time, w *node.Workload, length time.Duration
 	if worst.Verdict == Missed {
 		target := f.Want.Within[worst.Target]
 		j.Cause = causeOfRequests(grown, runners, worst.OverLeast, target)
-		j.At, j.Window, j.Waited, j.ByBE = at, length, grown.Waited, grown.ByBE
+		j.At, j.Waits = at, waitsOf(length, grown, runners)
 		j.Periods, j.ThrottledPeriods = grown.Periods.Or(0), grown.ThrottledPeriods.Or(0)
-		j.Runners = slices.Clone(runners[:min(len(runners), maxRunners)])
 		f.Miss = Miss{Workload: w.ID, At: at, Objective: target, Percentile: node.Percentiles[worst.Target].Name, Helpless: j.Cause != ForBE}
 		if j.Cause == OwnLimit {
 			f.Miss.Quota = Explains

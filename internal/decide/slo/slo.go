@@ -62,6 +62,9 @@ type State struct {
 	// of the window.
 	Judgement Judgement `json:"judgement,omitzero"`
 	Runners   parts     `json:"runners,omitempty"`
+	// Newer and Older are readings of the last seconds.
+	Newer mark `json:"newer,omitzero"`
+	Older mark `json:"older,omitzero"`
 }
 
 // Observe adds the waits of s. An SLO is violated if more than 1 of 100 waits
@@ -87,11 +90,13 @@ func (x Tracker) Observe(s node.Snapshot) Tracker {
 		r := runners.reading()
 		r.CPU, r.Throttled = w.Usage.CPU, w.Usage.Throttled
 		r.Periods, r.ThrottledPeriods = w.Usage.Periods, w.Usage.ThrottledPeriods
+		r.NodeCPU, r.Steal = s.Usage.CPU, s.Usage.Steal
 		if waits {
 			if next.Work == nil {
 				next.Work = make(map[node.WorkloadID]State, max(len(x.Work), 1))
 			}
-			next.Work[w.ID] = x.Work[w.ID].observe(s.At, w, want, r, runners)
+			was := x.Work[w.ID]
+			next.Work[w.ID] = was.observe(s.At, w, want, r, runners).marked(was, s.At, r, runners)
 		}
 		if requests {
 			if next.Requests == nil {
@@ -214,6 +219,10 @@ func (p parts) reading() (r Reading) {
 			r.ByBE += w.Time
 		case OwnThreads:
 			r.BySelf += w.Time
+		case OtherService:
+			r.ByServices += w.Time
+		case System:
+			r.BySystem += w.Time
 		}
 	}
 	return r
@@ -246,7 +255,7 @@ func (f State) observe(at time.Time, w *node.Workload, want time.Duration, now R
 			f.Miss.Quota = Adds
 		}
 		parts := runners.since(f.Runners)
-		f.Judgement = f.Judgement.missed(at, length, want, d, causeOf(grown, f.Miss.Helpless, parts), grown, parts)
+		f.Judgement = f.Judgement.missed(at, length, want, d, causeOf(grown, f.Miss.Helpless, parts), grown, parts, f.lately(at, now, runners))
 		return f.begin(at, w, now, runners)
 	}
 	if length < longestWindow && (length < LeastWindow || d.waits < enoughWaits) {
@@ -260,7 +269,7 @@ func (f State) observe(at time.Time, w *node.Workload, want time.Duration, now R
 	case (calm || !blamed) && d.isMissed(want, 0):
 		f.Miss, f.Doubted = missOf(at, w.ID, want, d), false
 		f.Miss.Quota, f.Miss.Helpless = Explains, true
-		f.Judgement = f.Judgement.missed(at, length, want, d, OwnLimit, grown, runners.since(f.Runners))
+		f.Judgement = f.Judgement.missed(at, length, want, d, OwnLimit, grown, runners.since(f.Runners), f.lately(at, now, runners))
 	case calm:
 		f = State{Judgement: f.Judgement.keep(at, want, d)}
 	}

@@ -21,10 +21,17 @@ const (
 // its threads waited.
 type Reading struct {
 	// Waited is the time for which the threads waited, whatever ran meanwhile.
-	// ByBE and BySelf are the parts in which BE ran, and the workload itself.
-	Waited time.Duration `json:"waited_ns,omitempty"`
-	ByBE   time.Duration `json:"by_be_ns,omitempty"`
-	BySelf time.Duration `json:"by_self_ns,omitempty"`
+	// The others are the parts in which BE ran, the workload itself, other services,
+	// and the system.
+	Waited     time.Duration `json:"waited_ns,omitempty"`
+	ByBE       time.Duration `json:"by_be_ns,omitempty"`
+	BySelf     time.Duration `json:"by_self_ns,omitempty"`
+	ByServices time.Duration `json:"by_services_ns,omitempty"`
+	BySystem   time.Duration `json:"by_system_ns,omitempty"`
+	// NodeCPU is the CPU time that the whole node has used, and Steal the time for
+	// which its CPUs had work while the hypervisor ran something else.
+	NodeCPU node.Maybe[time.Duration] `json:"node_cpu,omitzero"`
+	Steal   node.Maybe[time.Duration] `json:"steal,omitzero"`
 	// The other counters are those of node.Usage.
 	CPU              node.Maybe[time.Duration] `json:"cpu,omitzero"`
 	Throttled        node.Maybe[time.Duration] `json:"throttled,omitzero"`
@@ -37,10 +44,12 @@ type Reading struct {
 func (r Reading) since(before Reading) (Reading, bool) {
 	grown := Reading{
 		Waited: r.Waited - before.Waited, ByBE: r.ByBE - before.ByBE, BySelf: r.BySelf - before.BySelf,
+		ByServices: r.ByServices - before.ByServices, BySystem: r.BySystem - before.BySystem,
+		NodeCPU: growth(before.NodeCPU, r.NodeCPU), Steal: growth(before.Steal, r.Steal),
 		CPU: growth(before.CPU, r.CPU), Throttled: growth(before.Throttled, r.Throttled),
 		Periods: growth(before.Periods, r.Periods), ThrottledPeriods: growth(before.ThrottledPeriods, r.ThrottledPeriods),
 	}
-	return grown, min(grown.Waited, grown.ByBE, grown.BySelf) >= 0
+	return grown, min(grown.Waited, grown.ByBE, grown.BySelf, grown.ByServices, grown.BySystem) >= 0
 }
 
 // growth returns the growth of a counter. It is absent if either value is, or if
@@ -80,16 +89,27 @@ func (r Reading) throttledWaits() time.Duration {
 	return time.Duration(min(margin*threads*float64(throttled), math.MaxInt64/2))
 }
 
-// hardlyForBE reports whether BE caused hardly any of the waits. r is the growth
-// of the counters in a window. throttled is the part of the waiting time that
-// throttling explains. The workload runs nowhere on a throttled CPU. So this
-// part is taken from its waits for others, for BE as for the rest of them.
+// byHost returns the part of the waiting time in which the hypervisor ran something
+// else. r is the growth of the counters in a window. While a CPU of the node has
+// work, the hypervisor takes it for Steal of NodeCPU + Steal.
+func (r Reading) byHost() time.Duration {
+	stolen := float64(r.Steal.Or(0))
+	return time.Duration(float64(r.Waited) * stolen / max(stolen+float64(r.NodeCPU.Or(0)), 1))
+}
+
+// hardlyForBE reports whether BE is not to blame for the waits: it caused hardly any
+// of them, or less than the workload itself, other services, the system or the host.
+// r is the growth of the counters in a window. throttled is the part of the waiting
+// time that throttling explains. The workload runs nowhere on a throttled CPU. So
+// this part is taken from its waits for others, for BE as for the rest of them.
 func (r Reading) hardlyForBE(throttled time.Duration) bool {
 	if r.Waited <= 0 {
 		return false // not known
 	}
 	others := max(r.Waited-r.BySelf, 1)
 	throttled = min(throttled, others)
-	byBE := float64(r.ByBE) * float64(others-throttled) / float64(others)
-	return byBE == 0 || byBE < float64(r.Waited-throttled)/blameDivisor
+	left := float64(others-throttled) / float64(others)
+	byBE := float64(r.ByBE) * left
+	larger := max(float64(r.BySelf), float64(max(r.ByServices, r.BySystem))*left, float64(r.byHost()))
+	return byBE == 0 || byBE < float64(r.Waited-throttled)/blameDivisor || byBE < larger
 }
