@@ -26,9 +26,11 @@ const (
 	// A bound helps if the service then waits less for BE work by at least
 	// reliefPercent of what the suspect's part should have fallen.
 	reliefPercent = 40
-	// After a bound that helped, spreadWindows windows in which no single workload is to
-	// blame for the rest of the waits must follow before all BE work gives way. One
-	// window may have waits for other reasons.
+	// A bound is lifted after looks windows in which it did not help, because one window
+	// may have waits for other reasons.
+	looks = 2
+	// After a suspect was bounded, spreadWindows windows in which no single workload is to
+	// blame for the rest of the waits must follow before all BE work gives way.
 	spreadWindows = 3
 	// A bound does not grow for calmBefore after a window for which BE work is to blame.
 	calmBefore = 5 * time.Second
@@ -74,6 +76,9 @@ type Bound struct {
 	Victim node.WorkloadID `json:"victim"` // the service that waited
 	Since  time.Time       `json:"since"`
 	At     time.Time       `json:"at"` // time of the last change
+	// Cut is the time of the last halving. Several services may wait for one workload:
+	// it is halved only once in a window.
+	Cut time.Time `json:"cut,omitzero"`
 	// Share is the part of the victim's waits for BE work that this workload caused
 	// when it was last bounded, in percent.
 	Share int64 `json:"share_percent"`
@@ -89,6 +94,8 @@ type Search struct {
 	Suspect node.WorkloadID `json:"suspect,omitempty"`
 	Most    int64           `json:"most_permille,omitempty"`
 	Had     unit.MilliCPU   `json:"had_mcpu,omitempty"`
+	// Looks is the number of windows in which the bound on trial did not help.
+	Looks int `json:"looks,omitempty"`
 	// Tried are the suspects whose bounds did not help.
 	Tried []node.WorkloadID `json:"tried,omitempty"`
 	// All says that no single workload is to blame, so all BE work gives way.
@@ -96,8 +103,8 @@ type Search struct {
 	// Rest says that the bounds helped, and that less than 1/suspectDivisor of the
 	// waits that are left are for other BE work: it does not give way for them.
 	Rest bool `json:"rest,omitempty"`
-	// Spread is the number of windows since a bound helped in which no single workload
-	// was to blame. At is the end of the last window for which BE work was to blame.
+	// Spread is the number of windows, after a bound, in which no single workload was
+	// to blame. At is the end of the last window for which BE work was to blame.
 	Spread int       `json:"spread,omitempty"`
 	At     time.Time `json:"at,omitzero"`
 }
@@ -246,12 +253,15 @@ func (x *follower) judge(q Search, victim node.WorkloadID, j slo.Waits) Search {
 	q.At = x.Snapshot.At
 	rate := int64(j.ByBE * 1000 / max(j.Window, 1))
 	if q.Suspect != "" && rate > q.Most {
+		if q.Looks++; q.Looks < looks {
+			return q
+		}
 		x.liftBound(q, victim)
 		q.Tried = append(slices.Clone(q.Tried), q.Suspect)
 		q.Suspect = ""
 	}
 	last := q
-	q.Suspect, q.Most, q.Had, q.Rest = "", 0, 0, false
+	q.Suspect, q.Most, q.Had, q.Looks, q.Rest = "", 0, 0, 0, false
 	if len(q.Tried) < maxSuspects && len(x.be) > 1 { // a single one has no others to spare
 		for _, r := range j.Runners {
 			w := x.be[r.ID]
@@ -272,7 +282,7 @@ func (x *follower) judge(q Search, victim node.WorkloadID, j slo.Waits) Search {
 			return q
 		}
 	}
-	if last.Rest || last.Suspect != "" { // its bound helped
+	if tried := len(q.Tried); last.Rest || last.Suspect != "" || 0 < tried && tried < maxSuspects {
 		others := j.ByBE
 		for _, r := range j.Runners {
 			if _, bounded := x.next.Bounds[r.ID]; bounded {
@@ -296,6 +306,9 @@ func (x *follower) bound(w *node.Workload, victim node.WorkloadID, share int64, 
 	used := max(x.Use.Workload[w.ID], x.Use.Latest[w.ID])
 	b, was := x.next.Bounds[w.ID]
 	at := x.Snapshot.At
+	if since := at.Sub(b.Cut); was && since >= 0 && since < slo.LeastWindow*9/10 {
+		return b.May, 0.5 // it was halved for another service, and this one looks at that
+	}
 	if was {
 		if had = b.May; begins {
 			x.learn(pairOf(victim, w), min(b.May, max(used, Least)))
@@ -315,7 +328,7 @@ func (x *follower) bound(w *node.Workload, victim node.WorkloadID, share int64, 
 	if used <= Least || was && may >= b.May {
 		return 0, 0
 	}
-	b.May, b.Victim, b.Share, b.At, b.IdleSince = may, victim, share, at, time.Time{}
+	b.May, b.Victim, b.Share, b.At, b.Cut, b.IdleSince = may, victim, share, at, at, time.Time{}
 	x.next.Bounds[w.ID] = b
 	return had, 1 - float64(may)/float64(used)
 }
