@@ -280,3 +280,68 @@ func TestABatchPodToBlameAmongTwenty(t *testing.T) {
 		t.Errorf("the hog was bounded first %d times of %d, and others %d times", named, times, wrong)
 	}
 }
+
+// A fault is one for which batch work is not to blame.
+type fault struct {
+	name  string
+	begin func(b *blame)
+	end   func(b *blame)
+	pod   string // the service with the objective
+	want  string // "kept", or the cause of a miss
+}
+
+// TestBatchWorkIsNotToBlame lets a service wait for other reasons than batch work,
+// beside 20 batch pods of which ten work: its own CPU limit, a load that is too
+// large, a slow back end, and the burst of another service. The verdict must say so,
+// and no batch pod may have a bound for longer than 10 s. A slow back end
+// makes no thread wait for a CPU, so the objective for such waits is kept.
+func TestBatchWorkIsNotToBlame(t *testing.T) {
+	if pickLength(true, false) && os.Getenv("TENON_TEST_INJECTIONS") == "" {
+		t.Skip("measures: TENON_TEST_LONG=1, or TENON_TEST_INJECTIONS")
+	}
+	const lasts = 15 * time.Second // so that a report says what the last windows were
+	b := newBlame(t, "fault", loadPod, 20)
+	b.pod(otherPod, "other", "besteffort")
+	b.pod(cappedPod, "capped", "")
+	set := func(pod, file string) func(*blame) { return func(b *blame) { b.set(pod, file) } }
+	unset := func(pod, file string) func(*blame) { return func(b *blame) { b.unset(pod, file) } }
+	faults := []fault{
+		{"own limit", set("capped", "busy"), unset("capped", "busy"), "capped", "own-limit"},
+		{"load", set("front", "busy"), unset("front", "busy"), "front", "own-threads"},
+		{"slow back end", set("front", "slow"), unset("front", "slow"), "front", "kept"},
+		{"another service", set("other", "busy"), unset("other", "busy"), "front", "other-service"},
+	}
+	times := injections(t, 1)
+	var table strings.Builder
+	table.WriteString("time,fault,verdict,right,culprit,bounded_ms\n")
+	right := map[string]int{}
+	for i := range times {
+		for _, f := range faults {
+			b.awaitFree()
+			f.begin(b)
+			s := b.watch(lasts, "")
+			state := b.state(f.pod)
+			f.end(b)
+			verdict := state.Cause
+			if state.State == v1alpha1.ObjectiveKept {
+				verdict = "kept"
+			}
+			is := verdict == f.want
+			if is {
+				right[f.name]++
+			}
+			bounded := s.others("")
+			fmt.Fprintf(&table, "%d,%s,%s,%v,%s,%d\n", i, f.name, verdict, is, state.Culprit, bounded.Milliseconds())
+			writeRaw(t, "faults.csv", table.String())
+			if bounded > 10*time.Second {
+				t.Errorf("time %d, %s: batch work had a bound for %v: %+v", i, f.name, bounded, state)
+			}
+		}
+	}
+	t.Logf("\n%sright: %v of %d each", &table, right, times)
+	for _, f := range faults {
+		if right[f.name]*10 < times*9 {
+			t.Errorf("%s: the verdict was right %d of %d times", f.name, right[f.name], times)
+		}
+	}
+}
