@@ -29,8 +29,8 @@ const (
 	// A bound is lifted after looks windows in which it did not help, because one window
 	// may have waits for other reasons.
 	looks = 2
-	// After a suspect was bounded, spreadWindows windows in which no single workload is to
-	// blame for the rest of the waits must follow before all BE work gives way.
+	// All BE work gives way after spreadWindows windows in which no single workload is
+	// to blame, if there are several.
 	spreadWindows = 3
 	// A bound does not grow for calmBefore after a window for which BE work is to blame.
 	calmBefore = 5 * time.Second
@@ -103,8 +103,8 @@ type Search struct {
 	// Rest says that the bounds helped, and that less than 1/suspectDivisor of the
 	// waits that are left are for other BE work: it does not give way for them.
 	Rest bool `json:"rest,omitempty"`
-	// Spread is the number of windows, after a bound, in which no single workload was
-	// to blame. At is the end of the last window for which BE work was to blame.
+	// Spread is the number of windows, since the last bound, in which no single workload
+	// was to blame. At is the end of the last window for which BE work was to blame.
 	Spread int       `json:"spread,omitempty"`
 	At     time.Time `json:"at,omitzero"`
 }
@@ -282,15 +282,16 @@ func (x *follower) judge(q Search, victim node.WorkloadID, j slo.Waits) Search {
 			return q
 		}
 	}
-	if tried := len(q.Tried); last.Rest || last.Suspect != "" || 0 < tried && tried < maxSuspects {
-		others := j.ByBE
+	if len(q.Tried) < maxSuspects && len(x.be) > 1 {
+		others, bounds := j.ByBE, 0
 		for _, r := range j.Runners {
 			if _, bounded := x.next.Bounds[r.ID]; bounded {
 				others -= r.Time
+				bounds++
 			}
 		}
 		q.Spread++
-		q.Rest = suspectDivisor*others < j.Waited || q.Spread < spreadWindows
+		q.Rest = bounds > 0 && suspectDivisor*others < j.Waited || q.Spread < spreadWindows
 	}
 	q.All = !q.Rest
 	return q

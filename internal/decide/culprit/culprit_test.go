@@ -228,8 +228,18 @@ func TestManyThatShareTheBlameAreNotSuspects(t *testing.T) {
 		demand[node.WorkloadID(fmt.Sprint("job", i))] = 1000
 	}
 	p := newPlant(3*time.Second, demand)
-	p.second()
-	if len(p.state.Bounds) > 0 || p.state.Alone("web") {
+	for window := range spreadWindows {
+		p.second()
+		if last := window == spreadWindows-1; len(p.state.Bounds) > 0 || p.state.Alone("web") == last {
+			t.Errorf("window %d: %+v", window, p.state)
+		}
+	}
+}
+
+// TestASingleBatchWorkloadGivesWayAtOnce has no other BE work to spare.
+func TestASingleBatchWorkloadGivesWayAtOnce(t *testing.T) {
+	p := newPlant(3*time.Second, map[node.WorkloadID]unit.MilliCPU{"hog": 8000})
+	if p.second(); len(p.state.Bounds) > 0 || p.state.Alone("web") {
 		t.Errorf("%+v", p.state)
 	}
 }
