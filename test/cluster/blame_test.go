@@ -303,7 +303,7 @@ func TestBatchWorkIsNotToBlame(t *testing.T) {
 	const lasts = 15 * time.Second // so that a report says what the last windows were
 	b := newBlame(t, "fault", loadPod, 20)
 	b.pod(otherPod, "other", "besteffort")
-	b.pod(cappedPod, "capped", "")
+	b.pod(cappedPod, "capped", "burstable")
 	set := func(pod, file string) func(*blame) { return func(b *blame) { b.set(pod, file) } }
 	unset := func(pod, file string) func(*blame) { return func(b *blame) { b.unset(pod, file) } }
 	faults := []fault{
