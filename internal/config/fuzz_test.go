@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -21,6 +22,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(header + "resource-threshold-config: '{\"clusterStrategy\": {\"enable\": true}}'\n"))
 	f.Add([]byte(header + "resource-qos-config: {beClass: {networkQOS: {ingressLimit: 50M}, blkioQOS: {blocks: [{name: a}]}}}\n"))
 	f.Add([]byte(header + "- {name: web, class: LS, units: [a], priority: -1, objective: {runQueueDelay: 2ms}, requests: {cpu: 500m}}\n"))
+	f.Add([]byte(header + "- {name: web, class: LS, units: [a], objective: {p50: 1ms, p99.9: 1s, source: metrics, port: 80, path: /a, family: a, familyUnit: ms, labels: {b: c}}}\n"))
 	f.Add([]byte(header + "reserved: {cpu: 0.5, memory: 1Gi}\ncolocation-config: {enable: true, peakPrediction: {enable: true}}\n"))
 	f.Add([]byte(header + "colocation-config: {metricAggregatePolicy: {durations: [5m]}, resourceDiffThreshold: 0.5, extensions: {a: [1]}}\n"))
 	files, err := filepath.Glob("testdata/wrong/*.yaml")
@@ -56,6 +58,32 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+// objectiveKeys returns the keys of an objective that are set.
+func objectiveKeys(o Objective) map[string]any {
+	keys := map[string]any{}
+	times := map[string]node.Maybe[time.Duration]{"runQueueDelay": o.RunQueueDelay}
+	for i, target := range o.targets() {
+		times[node.Percentiles[i].Name] = target
+	}
+	for name, v := range times {
+		if d, set := v.Value(); set {
+			keys[name] = d.String()
+		}
+	}
+	for name, v := range map[string]node.Maybe[string]{"source": o.Source, "path": o.Path, "family": o.Family, "familyUnit": o.FamilyUnit} {
+		if text, set := v.Value(); set {
+			keys[name] = text
+		}
+	}
+	if port, set := o.Port.Value(); set {
+		keys["port"] = port
+	}
+	if len(o.Labels) > 0 {
+		keys["labels"] = o.Labels
+	}
+	return keys
+}
+
 // written returns f as JSON in ASCII, which is also YAML.
 func written(t *testing.T, f file) []byte {
 	t.Helper()
@@ -76,8 +104,8 @@ func written(t *testing.T, f file) []byte {
 		if priority, given := r.Priority.Value(); given {
 			again["priority"] = priority
 		}
-		if delay, given := r.Objective.RunQueueDelay.Value(); given {
-			again["objective"] = map[string]string{"runQueueDelay": delay.String()}
+		if o := objectiveKeys(r.Objective); len(o) > 0 {
+			again["objective"] = o
 		}
 		rules = append(rules, again)
 	}

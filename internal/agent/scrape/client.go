@@ -55,7 +55,7 @@ func (c *client) read(ctx context.Context) node.Requests {
 	if err != nil {
 		return node.Requests{Trouble: troubleOf(err)}
 	}
-	defer answer.Body.Close() //nolint:errcheck // the answer has been read as far as it is of use
+	defer answer.Body.Close()
 	switch kind, _, err := mime.ParseMediaType(answer.Header.Get("Content-Type")); {
 	case answer.StatusCode >= 300 && answer.StatusCode < 400:
 		return node.Requests{Trouble: node.TroubleRedirect}
