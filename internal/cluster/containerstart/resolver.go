@@ -140,8 +140,8 @@ func (s Resolver) find(p nri.Pod) *corev1.Pod {
 	return &pods[i]
 }
 
-// limits converts the limits of package decide/limit for NRI. It omits the
-// weight, because the kubelet would read it as a CPU request. The runtime and
+// limits converts the limits of a container for NRI. It omits the weight,
+// because the kubelet would read it as a CPU request. The runtime and
 // the kubelet read -1 as no limit.
 func limits(w node.Workload, c node.Container, ours bool) (nri.Limits, bool, error) {
 	var l nri.Limits
