@@ -30,6 +30,7 @@ func TestARunStandsBesideTheDocument(t *testing.T) {
 		{Fact: "RT-P90 (ms)", From: "this run, CPU sets", Cells: []string{"0.100", "0.120 (+20.0 %; +10.0 to +30.0)", "0.050 (−50.0 %; one block)"}},
 		{Fact: "RT-P99 (ms)", From: "document", Cells: []string{"0.93", "1.07 (+15.1 %)", "0.96 (+3.2 %)"}},
 		{Fact: "RT-P99 (ms)", From: "this run, CPU sets", Cells: []string{"0.200", noRun, "0.500 (×2.5; 2.0 to 3.0)"}},
+		{Fact: "RT-P99, all requests (ms)", From: "this run, CPU sets", Cells: []string{"not recorded", "not recorded", "not recorded"}},
 		{Fact: "CPU use (%)", From: "document", Cells: []string{"29.6", "65.1", "64.8"}},
 		{Fact: "CPU use (%)", From: "this run, CPU sets", Cells: []string{"30.0", "65.0", "64.0"}},
 	}
