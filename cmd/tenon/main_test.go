@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,14 +20,19 @@ import (
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/machine/launch"
+	"tenon.sh/tenon/test/turn"
 )
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"tenon": main})
 }
 
+// documents are the published documents whose experiments run, one for each commit, and
+// in make soak all of them.
+var documents = []string{"colocation", "kernel-qos", "scheduling", "concurrency"}
+
 // TestCommandLine runs testdata/*.txtar. The condition [root] is true if the
-// test can create cgroups. The scripts have four additional commands: group,
+// test can create cgroups, and [turn:DOCUMENT] if the experiment of this document runs. The scripts have four additional commands: group,
 // newgroup, nobody and waitfor.
 func TestCommandLine(t *testing.T) {
 	deadline, _ := t.Deadline()
@@ -62,6 +68,9 @@ func TestCommandLine(t *testing.T) {
 			return nil
 		},
 		Condition: func(name string) (bool, error) {
+			if document, is := strings.CutPrefix(name, "turn:"); is && slices.Contains(documents, document) {
+				return turn.Runs(len(documents), documents, document), nil
+			}
 			if name != "root" {
 				return false, fmt.Errorf("unknown condition %q", name)
 			}

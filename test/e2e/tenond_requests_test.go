@@ -33,6 +33,7 @@ rules:
 // slow requests only while the service waits for that work: before that, it is a lie
 // that may cost batch work nothing. At the end the objective goes away.
 func TestSlowRequestsBoundTheBatchWorkToBlame(t *testing.T) {
+	inTurn(t)
 	h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "rtt_seconds", Buckets: []float64{0.001, 0.005, 0.05}})
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(h)

@@ -12,6 +12,7 @@ import (
 // tenond that is killed, stopped or restarted, work that is bounded and given back,
 // limits that are kept. The guest of test/vm runs those of them that it selects.
 var inTurns = []string{
+	"TestSlowRequestsBoundTheBatchWorkToBlame",
 	"TestChaos",
 	"TestRestoreAfterKillLeavesNothing",
 	"TestTenondFollowsWorkloadsThatComeAndGo",
