@@ -89,7 +89,7 @@ func keepsObjectives(t *testing.T, a *agent) {
 	// The annotation of a running pod takes effect.
 	kubectl(t, a.c, "annotate", "pod", "front", `tenon.sh/objective={"runQueueDelay": "2ms"}`)
 	requireSoon(t, time.Minute, "the report has the objective", func() error {
-		if s, _ := state("front"); s.RunQueueDelay.Duration != 2*time.Millisecond || s.State == v1alpha1.ObjectiveUndecided {
+		if s, _ := state("front"); s.RunQueueDelay == nil || s.RunQueueDelay.Duration != 2*time.Millisecond || s.State == v1alpha1.ObjectiveUndecided {
 			return fmt.Errorf("%+v", s)
 		}
 		return nil
@@ -149,7 +149,7 @@ func keepsObjectives(t *testing.T, a *agent) {
 	})
 	kubectl(t, a.c, "annotate", "pod", "front", "tenon.sh/objective-")
 	requireSoon(t, time.Minute, "the pod has the objective of the ConfigMap", func() error {
-		if s, _ := state("front"); s.RunQueueDelay.Duration != 900*time.Millisecond {
+		if s, _ := state("front"); s.RunQueueDelay == nil || s.RunQueueDelay.Duration != 900*time.Millisecond {
 			return fmt.Errorf("%+v", s)
 		}
 		return nil
