@@ -26,8 +26,12 @@ type Line struct {
 	Cells      []string `json:"cells"`
 }
 
-// noRun stands for a figure of a mode that did not run, or whose runs are all void.
-const noRun = "no valid run"
+const (
+	// noRun stands for a figure of a mode that did not run, or whose runs are all void.
+	noRun = "no valid run"
+	// notMeasured stands for the figures of a table that no mode has.
+	notMeasured = "not measured"
+)
 
 // document is the source of a line that has published figures.
 const document = "document"
@@ -101,7 +105,7 @@ func (t Table) beside(result any) Grid {
 			lines = append(lines, Line{From: way.Label, Cells: cells})
 		}
 		if len(ways) == 0 && len(t.Here) > 0 {
-			lines = append(lines, Line{From: "this run", Cells: slices.Repeat([]string{noRun}, len(t.Columns))})
+			lines = append(lines, Line{From: "this run", Cells: slices.Repeat([]string{notMeasured}, len(t.Columns))})
 		}
 		return lines, nil
 	})

@@ -44,7 +44,7 @@ func TestARunStandsBesideTheDocument(t *testing.T) {
 			}
 		}
 	}
-	if last := grids[len(grids)-1]; last.Name != "colocation-wrk" || last.Lines[1].Cells[0] != noRun {
+	if last := grids[len(grids)-1]; last.Name != "colocation-wrk" || last.Lines[1].Cells[0] != notMeasured {
 		t.Errorf("an open loop fills the table of wrk: %+v", last)
 	}
 }
