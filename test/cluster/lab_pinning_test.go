@@ -39,7 +39,7 @@ func TestPinningIsMeasuredOnACluster(t *testing.T) {
 	}
 	refused := strings.Join(e.Refused, "\n")
 	for _, why := range []string{
-		"pinned-worst: the scheduler and tenond choose", "pi static-burst: the node has one L3 cache", "nginx pinned: 2 pods with 1 CPU each of their own: node " + n.Name + " gives away 1 of its 2",
+		"pinned-worst: the scheduler and tenond choose", "pi static-burst: the node has one L3 cache", "nginx pinned: too few CPUs for own CPUs of 2 pods: want 2, have 1: node " + n.Name,
 	} {
 		if !strings.Contains(refused, why) {
 			t.Errorf("not refused: %q in %q", why, refused)
