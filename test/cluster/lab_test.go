@@ -12,77 +12,89 @@ import (
 	"tenon.sh/tenon/test/turn"
 )
 
-// experiment runs the lab's colocation experiment on the cluster, for one
-// second per mode. It checks that the experiment works, and that it writes the
-// expected files. It does not check the measured values.
+// inPods are the experiments on colocation in pods. A mode takes most of a minute, so
+// one of them runs for each commit that installs the chart.
+var inPods = []string{"colocation", "published"}
+
+// experiment runs the lab on the cluster, for two seconds a mode. It checks that the
+// lab leaves the ConfigMap, the node and its own namespace as they were.
 func (h *chart) experiment() {
-	h.t.Run("lab", func(t *testing.T) {
-		bin := filepath.Join(programs(t), "tenon")
-		before := h.strategies(t)
-		out := filepath.Join(t.TempDir(), "results")
-		lab := h.c.Command(t.Context(), bin, "lab", "colocation", "--kubernetes", "--client-cpus", "0", "--blocks", "1", "--no-retry",
-			"--duration", "2s", "--load", "5", "--modes", "exclusive,exclusive-warm,default-65,tenon-65", "--out", out)
-		said, err := lab.CombinedOutput()
-		t.Logf("%s", said)
-		if err != nil {
-			t.Fatal(err)
+	bin := filepath.Join(programs(h.t), "tenon")
+	before := h.strategies(h.t)
+	if turn.Runs(len(inPods), inPods, "colocation") {
+		h.t.Run("lab", func(t *testing.T) { h.colocation(t, bin) })
+	}
+	if turn.Runs(len(inPods), inPods, "published") {
+		h.t.Run("published", func(t *testing.T) { h.published(t, bin) })
+	}
+	if after := h.strategies(h.t); !reflect.DeepEqual(after, before) {
+		h.t.Errorf("the ConfigMap says %v, said %v", after, before)
+	}
+	// The requests of a batch pod must not count as CPU requests.
+	if cpu := h.kubectl("get", "pod", "first", "-o", "jsonpath={.status.resources.requests.cpu}"); cpu != "" && cpu != "2m" && cpu != "3m" {
+		h.t.Errorf("the kubelet counts a request of %s CPUs for a batch pod", cpu)
+	}
+	if labels := h.kubectl("get", "node", h.n.Name, "-o", "jsonpath={.metadata.labels}"); strings.Contains(labels, "tenon.sh/lab") {
+		h.t.Errorf("the node is still labelled: %s", labels)
+	}
+	if left := h.kubectl("get", "pods,configmaps", "-n", "tenon-lab", "-o", "name"); strings.Contains(left, "pod/") || strings.Contains(left, "nginx-conf") {
+		h.t.Errorf("left: %s", left)
+	}
+}
+
+// colocation checks that the experiment works, and that it writes the expected files.
+// It does not check the measured values.
+func (h *chart) colocation(t *testing.T, bin string) {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "results")
+	lab := h.c.Command(t.Context(), bin, "lab", "colocation", "--kubernetes", "--client-cpus", "0", "--blocks", "1", "--no-retry",
+		"--duration", "2s", "--load", "5", "--modes", "exclusive,exclusive-warm,default-65,tenon-65", "--out", out)
+	said, err := lab.CombinedOutput()
+	t.Logf("%s", said)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var result struct {
+		Experiment struct {
+			TestedCPUs string `json:"tested_cpus"`
+			Kubernetes struct {
+				Node string `json:"node"`
+			} `json:"kubernetes"`
+			Versions map[string]string `json:"versions"`
+		} `json:"experiment"`
+	}
+	read(t, filepath.Join(out, "result.json"), &result)
+	if e := result.Experiment; e.TestedCPUs != "1" || e.Kubernetes.Node != h.n.Name || e.Versions["kubelet"] == "" || e.Versions["tenond"] == "" {
+		t.Errorf("the experiment was on %+v", e)
+	}
+	for _, mode := range []string{"exclusive", "exclusive-warm", "default-65", "tenon-65"} {
+		files, _ := filepath.Glob(filepath.Join(out, "runs", "???-"+mode+".json"))
+		if len(files) != 1 {
+			t.Errorf("%d runs of %s", len(files), mode)
+			continue
 		}
-		var result struct {
-			Experiment struct {
-				TestedCPUs string `json:"tested_cpus"`
-				Kubernetes struct {
-					Node string `json:"node"`
-				} `json:"kubernetes"`
-				Versions map[string]string `json:"versions"`
-			} `json:"experiment"`
+		var r struct {
+			Void       []string `json:"void"`
+			Requests   int      `json:"requests"`
+			LSCPU      float64  `json:"ls_cpus_used"`
+			BECPU      float64  `json:"be_cpus_used"`
+			OtherCPU   float64  `json:"other_cpus_used"`
+			Frames     float64  `json:"be_frames"`
+			Timeslices int      `json:"ls_timeslices"`
 		}
-		read(t, filepath.Join(out, "result.json"), &result)
-		if e := result.Experiment; e.TestedCPUs != "1" || e.Kubernetes.Node != h.n.Name || e.Versions["kubelet"] == "" || e.Versions["tenond"] == "" {
-			t.Errorf("the experiment was on %+v", e)
+		read(t, files[0], &r)
+		if r.Requests == 0 || r.LSCPU <= 0 || r.Timeslices == 0 {
+			t.Errorf("%s: of the service it counted %+v", mode, r)
 		}
-		for _, mode := range []string{"exclusive", "exclusive-warm", "default-65", "tenon-65"} {
-			files, _ := filepath.Glob(filepath.Join(out, "runs", "???-"+mode+".json"))
-			if len(files) != 1 {
-				t.Errorf("%d runs of %s", len(files), mode)
-				continue
+		if beside := strings.HasSuffix(mode, "-65"); beside != (r.BECPU > 0) || beside != (r.Frames > 0) {
+			t.Errorf("%s: of the batch work it counted %+v", mode, r)
+		}
+		for _, why := range r.Void {
+			if strings.Contains(why, "tenond") {
+				t.Errorf("%s: %s", mode, why)
 			}
-			var r struct {
-				Void       []string `json:"void"`
-				Requests   int      `json:"requests"`
-				LSCPU      float64  `json:"ls_cpus_used"`
-				BECPU      float64  `json:"be_cpus_used"`
-				OtherCPU   float64  `json:"other_cpus_used"`
-				Frames     float64  `json:"be_frames"`
-				Timeslices int      `json:"ls_timeslices"`
-			}
-			read(t, files[0], &r)
-			if r.Requests == 0 || r.LSCPU <= 0 || r.Timeslices == 0 {
-				t.Errorf("%s: of the service it counted %+v", mode, r)
-			}
-			if beside := strings.HasSuffix(mode, "-65"); beside != (r.BECPU > 0) || beside != (r.Frames > 0) {
-				t.Errorf("%s: of the batch work it counted %+v", mode, r)
-			}
-			for _, why := range r.Void {
-				if strings.Contains(why, "tenond") {
-					t.Errorf("%s: %s", mode, why)
-				}
-			}
 		}
-		h.published(t, bin)
-		if after := h.strategies(t); !reflect.DeepEqual(after, before) {
-			t.Errorf("the ConfigMap says %v, said %v", after, before)
-		}
-		// The requests of a batch pod must not count as CPU requests.
-		if cpu := h.kubectl("get", "pod", "first", "-o", "jsonpath={.status.resources.requests.cpu}"); cpu != "" && cpu != "2m" && cpu != "3m" {
-			t.Errorf("the kubelet counts a request of %s CPUs for a batch pod", cpu)
-		}
-		if labels := h.kubectl("get", "node", h.n.Name, "-o", "jsonpath={.metadata.labels}"); strings.Contains(labels, "tenon.sh/lab") {
-			t.Errorf("the node is still labelled: %s", labels)
-		}
-		if left := h.kubectl("get", "pods,configmaps", "-n", "tenon-lab", "-o", "name"); strings.Contains(left, "pod/") || strings.Contains(left, "nginx-conf") {
-			t.Errorf("left: %s", left)
-		}
-	})
+	}
 }
 
 // published runs the published experiment in pods, with its third mode and its closed

@@ -10,7 +10,7 @@ import (
 // through tenond while work runs. For each commit this is one kernel: one of
 // those with sched_ext, or 6.1, which has other mechanisms.
 func TestQOSByHandInKernels(t *testing.T) {
-	oneOf(t, loading, t.Name())
+	oneOf(t, long, t.Name())
 	t.Parallel()
 	m := machine(t)
 	m.Topology = Topology{Sockets: 1, CoresPerSocket: 2, ThreadsPerCore: 2}

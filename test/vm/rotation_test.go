@@ -18,17 +18,17 @@ import (
 // places. Suites with different places get different kernels.
 var rotating = map[string]int{"isolation": 0, "scheduler": 1, "cycles": 2, "saturated": 2, "beside isolated CPUs": 2}
 
-// alternating are suites of the BE scheduler, of which one runs for each commit:
-// a guest takes one to three minutes for each. Their number and the number of
+// alternating are suites of the BE scheduler, of which one runs when they are the long
+// test of the commit: a guest takes one to five minutes for each. Their number and the number of
 // kernels have no common divisor, so that each suite comes to each kernel.
 var alternating = []string{"scheduler", "cycles", "scheduler", "saturated", "beside isolated CPUs"}
 
 // One test of each of these lists runs for each commit.
 var (
-	// A guest takes two to three minutes for each. The experiments are one entry.
-	long = []string{"TestIsolation", "TestKubeletOnCgroupV2", "lab"}
-	// Both load the BE scheduler into kernels that have sched_ext.
-	loading = []string{"TestQOSByHandInKernels", "alternating"}
+	// A guest takes two to five minutes for each. The experiments are one entry, and so
+	// are the suites of the BE scheduler. All but the kubelet and the lab load the BE
+	// scheduler into a kernel that has sched_ext. The suites stand twice because they are many.
+	long = []string{"TestIsolation", "TestKubeletOnCgroupV2", "alternating", "lab", "TestQOSByHandInKernels", "alternating"}
 	// The first two load the tracing programs, the last two read a machine of many caches.
 	shaped = []string{"TestSignalsOnCgroupV2", "TestProbeOnCgroupV2", "TestTenondOnSeveralCaches"}
 )
@@ -67,13 +67,13 @@ func present(t *testing.T, all []string) []string {
 // runsEverywhere reports whether suites run on all of their machines.
 func runsEverywhere() bool { return turn.All() }
 
-// runInTurn runs a suite of rotating on its kernels for this commit. It skips the suite if another
-// suite of alternating runs. A single kernel runs at once: parallel subtests would begin after all
+// runInTurn runs a suite of rotating on its kernels for this commit. It skips a suite of alternating
+// unless it is the long test of the commit. A single kernel runs at once: parallel subtests would begin after all
 // other tests, and these suites take long.
 func runInTurn(t *testing.T, suite string, run func(t *testing.T, series string)) {
 	t.Helper()
 	if slices.Contains(alternating, suite) {
-		oneOf(t, loading, "alternating")
+		oneOf(t, long, "alternating")
 	}
 	if chosen := chooseInTurn(t, 0, alternating); slices.Contains(alternating, suite) && !slices.Contains(chosen, suite) {
 		t.Skipf("of %s, %s runs for this commit: TENON_TEST_KERNELS=all runs all, as make soak does", strings.Join(alternating, ", "), chosen[0])
@@ -161,7 +161,7 @@ func TestEachSuiteComesToEachKernel(t *testing.T) {
 
 func TestEachExperimentHasATurn(t *testing.T) {
 	ran := map[string]int{}
-	for commit := range 300 {
+	for commit := range 450 {
 		t.Setenv("TENON_TEST_KERNELS", fmt.Sprint(commit))
 		if long := chooseInTurn(t, 0, long); slices.Contains(long, "lab") {
 			ran[chooseInTurn(t, 0, labsInTurn)[0]]++
@@ -169,7 +169,7 @@ func TestEachExperimentHasATurn(t *testing.T) {
 	}
 	for _, experiment := range labsInTurn {
 		if ran[experiment] < 15 {
-			t.Errorf("%s runs in %d of 300 turns", experiment, ran[experiment])
+			t.Errorf("%s runs in %d of 450 turns", experiment, ran[experiment])
 		}
 	}
 	t.Setenv("TENON_TEST_KERNELS", "all")
