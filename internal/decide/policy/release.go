@@ -35,11 +35,16 @@ func releaseInSteps(k node.Knobs, wants []plan.Want) {
 	children := map[node.Knob][]node.Knob{}
 	for c, v := range k.Now {
 		up := node.Knob{Cgroup: c.Cgroup.Parent(), File: c.File}
-		if _, is := next[up]; is && c != up {
-			children[up] = append(children[up], c)
-			if _, is := next[c]; !is {
-				next[c], _ = v.(node.CPUs)
-			}
+		if _, is := next[up]; !is || c == up {
+			continue
+		}
+		set, known := v.(node.CPUs)
+		if !known {
+			continue // if this cgroup has a CPU outside of the old set, the kernel refuses the write
+		}
+		children[up] = append(children[up], c)
+		if _, is := next[c]; !is {
+			next[c] = set
 		}
 	}
 	for i := range wants {
