@@ -98,7 +98,7 @@ func (b *pods) setTested(lines []string) error {
 // ffmpeg reads, in seconds of media per second (0: no limit).
 func (st *podSetUp) startBeside(ctx context.Context, t report.ModeSpec, rate float64) (err error) {
 	b := st.b
-	if err := b.start(ctx, batchPod, b.batchManifest(t, rate)); err != nil {
+	if err := b.startBatch(ctx, b.batchManifest(t, rate)); err != nil {
 		return err
 	}
 	if st.sampler.batch, err = b.space.Open(batchPod, batchScript); err != nil || t.Spinner {
@@ -126,6 +126,30 @@ func (st *podSetUp) startBeside(ctx context.Context, t report.ModeSpec, rate flo
 			return fmt.Errorf("of %d ffmpegs %d have encoded a frame after a minute%w", b.processes, started, b.space.Complaint(ctx, batchPod))
 		}
 		if err := testbed.Pause(ctx, 200*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// notCovered are the reasons for which a kubelet refuses a pod whose batch resources
+// the node does not have.
+var notCovered = []string{"OutOf" + nodes.BatchCPU, "OutOf" + nodes.BatchMemory}
+
+// errNotCovered is the error of a pod that its kubelet refused, because the node's
+// resources did not cover it.
+var errNotCovered = errors.New("the kubelet refused it")
+
+// startBatch starts the pod of the batch work. What the node offers follows from its
+// use, and may fall between the last look and the kubelet's. A pod that the kubelet
+// refused never runs, so another one takes its place when the node offers enough.
+func (b *pods) startBatch(ctx context.Context, objects []object) error {
+	for deadline := time.Now().Add(offerPatience); ; {
+		err := b.start(ctx, batchPod, objects)
+		if !errors.Is(err, errNotCovered) || time.Now().After(deadline) {
+			return err
+		}
+		b.Status.Now("%v", err)
+		if err := errors.Join(b.space.Clean(ctx, b.space.Selector("app", batchPod), "foreground"), b.awaitBatch(ctx)); err != nil {
 			return err
 		}
 	}
@@ -160,6 +184,8 @@ func (b *pods) start(ctx context.Context, pod string, objects []object) error {
 		switch {
 		case p.Status.Phase == "Running":
 			return nil
+		case p.Status.Phase == "Failed" && slices.Contains(notCovered, p.Status.Reason):
+			return fmt.Errorf("pod %s/%s: %w: %s", b.space.Namespace, pod, errNotCovered, why)
 		case p.Status.Phase == "Failed" || p.Status.Phase == "Succeeded":
 			return fmt.Errorf("pod %s/%s ended (%s) %s%w", b.space.Namespace, pod, p.Status.Phase, why, b.space.Complaint(ctx, pod))
 		case time.Now().After(deadline):

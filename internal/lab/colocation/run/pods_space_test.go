@@ -92,6 +92,27 @@ func TestTheLabRemovesOnlyObjectsWithItsLabel(t *testing.T) {
 
 // TestObjectsOfTheUserAreRefused has a pod and a ConfigMap of a user, with names
 // of the experiment's.
+// TestABatchPodThatTheNodeNoLongerCoversStartsAgain has a kubelet that refuses the
+// first pod: between the lab's look and the kubelet's, the node offered less.
+func TestABatchPodThatTheNodeNoLongerCoversStartsAgain(t *testing.T) {
+	dir := t.TempDir()
+	const kubelet = `cd %s
+echo "$*" >> calls
+case "$*" in
+"get -o json pod batch"*) if [ -e removed ]; then echo '{"status":{"phase":"Running"}}'; else echo '{"status":{"phase":"Failed","reason":"OutOfkubernetes.io/batch-cpu"}}'; fi ;;
+"get -o json node a"*) echo '{"metadata":{"name":"a"},"status":{"capacity":{"cpu":"2"},"allocatable":{"kubernetes.io/batch-cpu":"500","kubernetes.io/batch-memory":"8Gi"}}}' ;;
+"delete pods,configmaps -l tenon.sh/lab=colocation,app=batch"*) touch removed ;;
+esac`
+	b := podsOf(t, kubectl.Client{Path: fakeKubectl(t, fmt.Sprintf(kubelet, dir))})
+	b.batch = 140
+	if err := b.startBatch(t.Context(), b.batchManifest(report.SLOAware.Spec(), 0)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "removed")); err != nil {
+		t.Error("the refused pod was not removed")
+	}
+}
+
 func TestObjectsOfTheUserAreRefused(t *testing.T) {
 	calls, err := settle(t, "others", "pod/nginx\nconfigmap/nginx-conf\n", func(*pods) {})
 	if err == nil || !strings.Contains(err.Error(), "namespace tenon-lab has pod/nginx, configmap/nginx-conf, not of this lab") {
