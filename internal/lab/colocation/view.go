@@ -54,7 +54,7 @@ func (c fullExperiment) setup() []page.Fact {
 // The two tables of the published experiment. Latencies of modes can be
 // compared only if the CPU use is equal.
 var tables = []report.Section{
-	{Title: "At equal utilisation", Modes: []report.Mode{report.Exclusive, report.Default65, report.Tenon65}},
+	{Title: "At equal utilisation", Modes: []report.Mode{report.Exclusive, report.Default65, report.Tenon65, report.SLOAware, report.SLOAwareQuota}},
 	{Title: "At full utilisation", Modes: []report.Mode{report.Exclusive, report.ExclusiveWarm, report.ExclusiveAwake, report.Default, report.Burstable, report.TenonNoSlices, report.Tenon}},
 }
 
@@ -62,6 +62,9 @@ var tables = []report.Section{
 // modes that ran.
 func tablesOf(e report.Experiment) []report.Section {
 	of := slices.Clone(tables)
+	if !slices.Contains(e.Modes, report.Default65) {
+		of[0].Title = "With CPU suppress" // no mode was paced to its use
+	}
 	run := func(modes []report.Mode) []report.Mode {
 		return slices.DeleteFunc(slices.Clone(modes), func(m report.Mode) bool { return !slices.Contains(e.Modes, m) })
 	}

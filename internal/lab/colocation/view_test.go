@@ -3,6 +3,7 @@ package colocation
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -107,4 +108,25 @@ func TestResultReadsAsTheGoldenFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	synthetic.CheckGolden(t, "synthetic-quick.result.json", append(data, '\n'))
+}
+
+// TestEachModeStandsInATable checks that the report shows every mode that ran. The A/A
+// control has a section of its own.
+func TestEachModeStandsInATable(t *testing.T) {
+	others := []report.Mode{report.SLOAware, report.SLOAwareQuota, report.ExclusiveAwake, report.TenonNoSlices}
+	for _, m := range slices.Concat(synthetic.AllModes, others, report.SessionModes, report.MechanismModes) {
+		e := inventExperiment(2, report.Exclusive, report.Default, m)
+		is := func(s report.Section) bool { return slices.Contains(s.Modes, m) }
+		if m != report.ExclusiveAA && !slices.ContainsFunc(tablesOf(e.Experiment), is) {
+			t.Errorf("%s stands in no table", m)
+		}
+	}
+	for title, modes := range map[string][]report.Mode{
+		"At equal utilisation": {report.Exclusive, report.Default65, report.SLOAware},
+		"With CPU suppress":    {report.Exclusive, report.Default, report.SLOAware},
+	} {
+		if got := tablesOf(inventExperiment(2, modes...).Experiment)[0].Title; got != title {
+			t.Errorf("the table of %v is %q, want %q", modes, got, title)
+		}
+	}
 }
