@@ -36,6 +36,9 @@ type RequestState struct {
 	// reading with which the window began. It is zero if there is no window.
 	Begun time.Time     `json:"begun,omitzero"`
 	From  node.Requests `json:"from,omitzero"`
+	// Read is the time of the last reading. A snapshot may have none, although there
+	// was one: the reader begins again with the agent and with the address of the pod.
+	Read time.Time `json:"read,omitzero"`
 	// Counters and Runners are the waits at the start of the window.
 	Counters Reading `json:"counters,omitzero"`
 	Runners  parts   `json:"runners,omitempty"`
@@ -80,10 +83,15 @@ func (f RequestState) observe(at time.Time, w *node.Workload, now Reading, runne
 		f.From, f.Counters, f.Runners = got, now, runners
 		return f
 	}
+	if !got.At.IsZero() {
+		f.Read = got.At
+	}
+	silent := at.Sub(f.lastReading()) > staleAfter
+	refused := got.At.IsZero() && got.Trouble != "" && (f.Read.IsZero() || got.Trouble.Forbids())
 	switch {
-	case at.Sub(f.lastReading(got)) > staleAfter || got.At.IsZero() && got.Trouble != "":
+	case silent || refused:
 		return f.undecided(at, NoSource, cmp.Or(got.Trouble, node.TroubleStale))
-	case got.At.Equal(f.From.At): // no new reading
+	case got.At.IsZero(), got.At.Equal(f.From.At): // no new reading
 		return f
 	case f.From.At.IsZero():
 		return begin()
@@ -111,11 +119,11 @@ func (f RequestState) observe(at time.Time, w *node.Workload, now Reading, runne
 
 // lastReading returns the time of the last reading, or of the first snapshot if
 // there was none.
-func (f RequestState) lastReading(got node.Requests) time.Time {
-	if got.At.IsZero() {
+func (f RequestState) lastReading() time.Time {
+	if f.Read.IsZero() {
 		return f.Begun
 	}
-	return got.At
+	return f.Read
 }
 
 // undecided ends a window without a verdict. A miss ends, too: nothing shows any
@@ -123,7 +131,7 @@ func (f RequestState) lastReading(got node.Requests) time.Time {
 func (f RequestState) undecided(at time.Time, cause Cause, trouble node.SourceTrouble) RequestState {
 	j := f.judged(at, Undecided, cause)
 	j.Requests.Trouble = trouble
-	return RequestState{Want: f.Want, Begun: f.Begun, Judgement: j}
+	return RequestState{Want: f.Want, Begun: f.Begun, Read: f.Read, Judgement: j}
 }
 
 // judged returns a verdict without the numbers of its window.

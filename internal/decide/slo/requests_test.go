@@ -169,6 +169,41 @@ func TestAnObjectiveForRequestsEnds(t *testing.T) {
 	}
 }
 
+// TestARestartOfTheAgentEndsNoMiss restarts the agent while a service misses its
+// objective because of batch work. Its first snapshots have no reading yet, and the
+// waits are counted from 0 again.
+func TestARestartOfTheAgentEndsNoMiss(t *testing.T) {
+	b := newRequestScene(t)
+	b.perTick, b.waitTick = []uint64{0, 40, 10, 0}, 100*ms
+	b.want(b.run(40), Missed, ForBE, true)
+	text, err := json.Marshal(b.x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.x = Tracker{}
+	if err := json.Unmarshal(text, &b.x); err != nil {
+		t.Fatal(err)
+	}
+	b.web().Usage.Requests, b.waits.Time, b.silent = node.Requests{}, 0, true
+	b.want(b.run(4), Missed, ForBE, true)
+	b.silent = false
+	b.want(b.run(30), Missed, ForBE, true)
+	b.web().Usage.Requests, b.silent = node.Requests{}, true // the pod has another address
+	b.want(b.run(5), Missed, ForBE, true)
+	b.web().Usage.Requests.Trouble = node.TroubleSlow
+	b.want(b.run(5), Missed, ForBE, true)
+	b.web().Usage.Requests.Trouble = ""
+	if j := b.run(20); j.Verdict != Undecided || j.Requests.Trouble != node.TroubleStale || b.x.Misses("shop/web") {
+		t.Errorf("30 s without a reading: %+v", j)
+	}
+	b.silent = false
+	b.want(b.run(30), Missed, ForBE, true)
+	b.silent, b.web().Usage.Requests = true, node.Requests{Trouble: node.TroubleOff}
+	if j := b.run(1); j.Verdict != Undecided || j.Requests.Trouble != node.TroubleOff {
+		t.Errorf("switched off: %+v", j)
+	}
+}
+
 // TestTwoObjectivesOfOneService checks the verdict of a service that has an
 // objective for its waits as well.
 func TestTwoObjectivesOfOneService(t *testing.T) {

@@ -88,6 +88,11 @@ func (r Requests) Equal(o Requests) bool {
 // A SourceTrouble is the reason why a source of durations could not be used.
 type SourceTrouble string
 
+// Forbids reports whether the source must not be used. The other reasons may pass.
+func (t SourceTrouble) Forbids() bool {
+	return t == TroubleOff || t == TroubleTooStrict || t == TroubleHostNetwork
+}
+
 // The reasons.
 const (
 	// TroubleOff: the administrator has switched the source off.
