@@ -94,6 +94,9 @@ func (f RequestState) observe(at time.Time, w *node.Workload, now Reading, runne
 	case got.At.IsZero(), got.At.Equal(f.From.At): // no new reading
 		return f
 	case f.From.At.IsZero():
+		if f.Judgement.Cause == NoSource { // it answers again
+			f = f.undecided(at, TooFew, "")
+		}
 		return begin()
 	}
 	d, fits := requestsBetween(f.From, got)

@@ -169,6 +169,20 @@ func TestAnObjectiveForRequestsEnds(t *testing.T) {
 	}
 }
 
+// TestASourceThatAnswersAgainIsInNoTrouble lets a source fail for some time. From its
+// next answer on, the trouble is over, although there is no verdict yet.
+func TestASourceThatAnswersAgainIsInNoTrouble(t *testing.T) {
+	b := newRequestScene(t)
+	b.silent = true
+	b.want(b.run(30), Undecided, NoSource, false)
+	b.silent = false
+	j := b.run(5)
+	if b.want(j, Undecided, TooFew, false); j.Requests.Trouble != "" {
+		t.Errorf("the trouble is %q", j.Requests.Trouble)
+	}
+	b.want(b.run(15), Kept, "", false)
+}
+
 // TestARestartOfTheAgentEndsNoMiss restarts the agent while a service misses its
 // objective because of batch work. Its first snapshots have no reading yet, and the
 // waits are counted from 0 again.
