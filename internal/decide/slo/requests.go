@@ -16,7 +16,8 @@ import (
 const (
 	// Requests are judged over windows of requestWindow or more, because a source
 	// is read every few seconds. A window without enoughRequests grows to
-	// longestRequestWindow.
+	// longestRequestWindow, and so does one whose slow requests are more than the
+	// objective allows and may yet be chance (see tolerance).
 	requestWindow        = 15 * time.Second
 	longestRequestWindow = time.Minute
 	enoughRequests       = 100
@@ -116,7 +117,11 @@ func (f RequestState) observe(at time.Time, w *node.Workload, now Reading, runne
 		f = f.undecided(at, TooFew, "")
 		return begin()
 	}
-	f = f.judge(at, w, length, d, grown, runners.since(f.Runners))
+	judged := f.judge(at, w, length, d, grown, runners.since(f.Runners))
+	if judged.Judgement.Cause == TooFew && length < longestRequestWindow {
+		return f
+	}
+	f = judged
 	return begin()
 }
 
@@ -158,12 +163,14 @@ func (f RequestState) judge(at time.Time, w *node.Workload, length time.Duration
 		}
 		one := RequestJudgement{Verdict: Kept, Target: i, Total: d.total, Tail: d.tail(p.Permille)}
 		one.OverLeast, one.OverMost = d.over(target)
-		most := (1000-p.Permille)*d.total + 1000*tolerance
+		most := (1000 - p.Permille) * d.total
 		switch {
-		case 1000*one.OverLeast > most:
+		case 1000*one.OverLeast > most+1000*tolerance:
 			one.Verdict = Missed
-		case 1000*one.OverMost > most:
+		case 1000*one.OverMost > most+1000*tolerance:
 			one.Verdict, one.Cause = Undecided, Straddled
+		case 1000*one.OverMost > most: // so few that they may be chance
+			one.Verdict, one.Cause = Undecided, TooFew
 		}
 		if rank := slices.Index(verdicts, one.Verdict); worst.Verdict == "" || rank <= slices.Index(verdicts, worst.Verdict) {
 			worst = one
