@@ -19,7 +19,9 @@ type Miss struct {
 	Mean      time.Duration `json:"mean_ns,omitempty"`
 	// Percentile is the name of the percentile of requests that is missed, such as
 	// p99. Then Objective and Tail are times of requests. It is empty for waits.
+	// Longer says that the percentile is longer than Tail, where the buckets end.
 	Percentile string `json:"percentile,omitempty"`
+	Longer     bool   `json:"longer,omitempty"`
 	// Helpless says that BE caused hardly any of the waits.
 	Helpless bool `json:"helpless,omitempty"`
 	// Quota says what the workload's own quota has to do with the miss.
@@ -50,7 +52,10 @@ func missOf(at time.Time, id node.WorkloadID, want time.Duration, d spread) Miss
 func (m Miss) Happened() bool { return !m.At.IsZero() }
 
 // Percent returns the tail in percent of the objective.
-func (m Miss) Percent() int64 { return int64(m.Tail * 100 / max(m.Objective, 1)) }
+func (m Miss) Percent() int64 {
+	want := max(m.Objective, 1)
+	return int64(m.Tail/want*100 + m.Tail%want*100/want) // a bucket may end after centuries
+}
 
 // Text says in one sentence how long the workload waited, and why.
 func (m Miss) Text() string {
@@ -60,7 +65,11 @@ func (m Miss) Text() string {
 	}
 	text := fmt.Sprintf("%s waits %s, wants %v", m.Workload, waits, m.Objective)
 	if m.Percentile != "" {
-		text = fmt.Sprintf("%s answers requests in %v (%s), wants %v", m.Workload, roundTime(m.Tail), m.Percentile, m.Objective)
+		more := ""
+		if m.Longer {
+			more = "more than "
+		}
+		text = fmt.Sprintf("%s answers requests in %s%v (%s), wants %v", m.Workload, more, roundTime(m.Tail), m.Percentile, m.Objective)
 	}
 	switch {
 	case m.Quota == Explains:

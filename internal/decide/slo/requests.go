@@ -188,7 +188,7 @@ func (f RequestState) judge(at time.Time, w *node.Workload, length time.Duration
 			f.Miss.Quota = Explains
 		}
 		// The last bucket has no end: the tail is longer than the one before it.
-		f.Miss.Tail = worst.Tail.Or(d.bounds[len(d.bounds)-1])
+		f.Miss.Tail, f.Miss.Longer = worst.Tail.Or(d.bounds[len(d.bounds)-1]), !worst.Tail.Known()
 	}
 	worst.Cause, worst.Since, worst.Want, worst.Bounds, worst.Counts = j.Cause, j.Since, f.Want, d.bounds, d.counts
 	j.Requests = worst

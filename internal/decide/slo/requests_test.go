@@ -169,6 +169,23 @@ func TestAnObjectiveForRequestsEnds(t *testing.T) {
 	}
 }
 
+// TestRequestsBeyondAllBucketsAreLonger has buckets that end at the target, as the
+// documentation advises, or after centuries.
+func TestRequestsBeyondAllBucketsAreLonger(t *testing.T) {
+	b := newRequestScene(t)
+	b.bounds, b.perTick = []time.Duration{ms, 2 * ms, 5 * ms}, []uint64{0, 40, 0, 10}
+	b.run(40)
+	if text := b.x.Requests["shop/web"].Miss.Text(); text != "shop/web answers requests in more than 5ms (p99), wants 5ms, hardly for BE" {
+		t.Error(text)
+	}
+	b = newRequestScene(t)
+	b.bounds, b.perTick = []time.Duration{ms, 5 * ms, 1e18}, []uint64{0, 40, 10, 0}
+	b.run(40)
+	if m := b.x.Requests["shop/web"].Miss; m.Percent() != 1e18/5e6*100 {
+		t.Errorf("%v of 5ms are %d %%", m.Tail, m.Percent())
+	}
+}
+
 // TestAQuietServiceIsNotKeptByChance has seven requests in a second. The measured
 // percentile of an objective that is kept must not exceed the target.
 func TestAQuietServiceIsNotKeptByChance(t *testing.T) {
