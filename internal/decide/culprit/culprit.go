@@ -156,6 +156,9 @@ func (st State) Follow(in Input) State {
 	}
 	for _, m := range in.SLO.Violations() {
 		q := st.Searches[m.Workload]
+		if q.At.After(at) { // the clock was set back
+			q.At = at
+		}
 		j := in.SLO.Judged(m)
 		if m.At.Equal(at) && j.At.Equal(at) && j.Cause == slo.ForBE && !m.Helpless {
 			q = x.judge(q, m.Workload, j.Lately())
@@ -206,8 +209,11 @@ func (b Bound) helps(s node.Snapshot) bool {
 // goes.
 func (x *follower) growBack(w *node.Workload, b Bound) {
 	at := x.Snapshot.At
-	if b.At.After(at) { // it is from before a reboot
+	if b.At.After(at) { // the clock was set back
 		b.At = at
+	}
+	if b.IdleSince.After(at) {
+		b.IdleSince = at
 	}
 	used := x.Use.Workload[w.ID]
 	if x.isBlamed(b.Victim) || 100*used < hungryPercent*b.May {

@@ -26,7 +26,9 @@ type plant struct {
 	misses int
 	others time.Duration // the waits for other work in a second
 	leaves bool          // the service has no objective any more
-	owner  string        // of all BE workloads
+	// helpless says that the service hardly waits for BE work when it misses its objective.
+	helpless bool
+	owner    string // of all BE workloads
 }
 
 const capacity = unit.MilliCPU(16000)
@@ -76,7 +78,10 @@ func (p *plant) second() {
 		if !p.missed.Equal(p.at) {
 			j.At = p.missed
 		}
-		in.SLO.Work = map[node.WorkloadID]slo.State{"web": {Miss: slo.Miss{Workload: "web", At: p.missed}, Judgement: j}}
+		if p.helpless {
+			j.Cause = slo.OtherService
+		}
+		in.SLO.Work = map[node.WorkloadID]slo.State{"web": {Miss: slo.Miss{Workload: "web", At: p.missed, Helpless: p.helpless}, Judgement: j}}
 	}
 	p.state = p.state.Follow(in)
 }
@@ -119,6 +124,39 @@ func TestWithoutAnObjectiveNothingIsBounded(t *testing.T) {
 	p.leaves = true
 	if p.second(); len(p.state.Bounds) > 0 {
 		t.Errorf("bounds without an objective: %+v", p.state.Bounds)
+	}
+}
+
+// TestAClockThatWasSetBackHoldsNoBound sets the clock back an hour, as a restart of
+// the agent after a correction of the machine's clock does. A bound of idle work must
+// go as soon as always, and one must grow when BE work is no longer to blame.
+func TestAClockThatWasSetBackHoldsNoBound(t *testing.T) {
+	p := newPlant(3*time.Second, map[node.WorkloadID]unit.MilliCPU{"hog": 8000, "calm": 50})
+	for range 4 {
+		p.second()
+	}
+	p.demand["hog"] = 10
+	p.second()
+	p.at, p.missed = p.at.Add(-time.Hour), p.missed.Add(-time.Hour)
+	for range 12 {
+		p.second()
+	}
+	if len(p.state.Bounds) > 0 {
+		t.Errorf("a bound of idle work: %+v", p.state.Bounds)
+	}
+
+	p = newPlant(3*time.Second, map[node.WorkloadID]unit.MilliCPU{"hog": 8000, "calm": 50})
+	for range 4 {
+		p.second()
+	}
+	least := p.state.Bounds["hog"].May
+	p.at = p.at.Add(-time.Hour)
+	p.others, p.helpless = 4*time.Second, true
+	for range 12 {
+		p.second()
+	}
+	if b := p.state.Bounds["hog"]; b.May <= least {
+		t.Errorf("the bound stays %v at %v, while the service waits for other work: %+v", b.May, p.at, p.state.Searches)
 	}
 }
 

@@ -105,6 +105,22 @@ func TestAMissNamesItsCause(t *testing.T) {
 	}
 }
 
+// TestAClockThatWasSetBackEndsTheBlame sets the clock back an hour, as a restart of
+// the agent after a correction of the machine's clock does.
+func TestAClockThatWasSetBackEndsTheBlame(t *testing.T) {
+	s := newScene()
+	s.second(10, time.Microsecond, nil)
+	s.second(100, 9*time.Millisecond, map[node.WorkloadID]time.Duration{"batch/train": 900 * time.Millisecond})
+	s.snap.At = s.snap.At.Add(-time.Hour)
+	var j Judgement
+	for range 2 + blameStays/time.Second {
+		j = s.second(100, 9*time.Millisecond, map[node.WorkloadID]time.Duration{"shop/web": 900 * time.Millisecond})
+	}
+	if j.Cause != OwnThreads {
+		t.Errorf("the cause is %s at %v, now it is %v", j.Cause, j.At, s.snap.At)
+	}
+}
+
 // TestBlameStaysForAReport lets BE give way after a miss. The service then waits
 // for its own threads. For some time, the verdict must still say why BE gave way.
 func TestBlameStaysForAReport(t *testing.T) {

@@ -232,8 +232,11 @@ func (f State) observe(at time.Time, w *node.Workload, want time.Duration, now R
 	if was := f.Judgement.Objective; was != 0 && was != want {
 		f = State{} // the owner has changed the objective
 	}
-	if f.Miss.At.After(at) { // it is from before a reboot; the time at would mark a new miss
+	if f.Miss.At.After(at) { // the clock was set back; the time at would mark a new miss
 		f.Miss.At = at.Add(-1)
+	}
+	if f.Judgement.At.After(at) {
+		f.Judgement.At = at.Add(-1)
 	}
 	d, ok := waitsBetween(f.Delay, w.Usage.Delay)
 	grown, fits := now.since(f.Counters)
