@@ -215,7 +215,12 @@ func (x *follower) growBack(w *node.Workload, b Bound) {
 	if b.IdleSince.After(at) {
 		b.IdleSince = at
 	}
-	used := x.Use.Workload[w.ID]
+	used, known := x.Use.Workload[w.ID]
+	if !known { // its counter could not be read
+		b.At = at
+		x.next.Bounds[w.ID] = b
+		return
+	}
 	if x.isBlamed(b.Victim) || 100*used < hungryPercent*b.May {
 		b.At = at
 	} else if n := min(at.Sub(b.At), facts.LongestGap) / growBack; n >= leastGrowth && !x.Snapshot.SLOViolated {
@@ -273,6 +278,9 @@ func (x *follower) judge(q Search, victim node.WorkloadID, j slo.Waits) Search {
 			w := x.be[r.ID]
 			if w == nil || r.Cause != slo.ForBE || suspectDivisor*r.Time < j.ByBE || slices.Contains(q.Tried, r.ID) {
 				continue
+			}
+			if _, known := x.Use.Workload[r.ID]; !known {
+				break // the next window will show what it uses; the one after it is not to blame
 			}
 			had, less := x.bound(w, victim, int64(r.Time*100/max(j.ByBE, 1)), begins)
 			if less <= 0 {

@@ -28,7 +28,8 @@ type plant struct {
 	leaves bool          // the service has no objective any more
 	// helpless says that the service hardly waits for BE work when it misses its objective.
 	helpless bool
-	owner    string // of all BE workloads
+	unread   node.WorkloadID // its use is not known
+	owner    string          // of all BE workloads
 }
 
 const capacity = unit.MilliCPU(16000)
@@ -60,7 +61,9 @@ func (p *plant) second() {
 	j := slo.Judgement{Verdict: slo.Missed, Cause: slo.ForBE, At: p.at, Waits: slo.Waits{Window: time.Second, Waited: p.others}}
 	for id := range p.demand {
 		in.Snapshot.Workloads = append(in.Snapshot.Workloads, node.Workload{ID: id, Class: node.BE, Owner: p.owner})
-		in.Use.Workload[id] = p.used(id)
+		if id != p.unread {
+			in.Use.Workload[id] = p.used(id)
+		}
 		waited := time.Duration(float64(p.used(id)) * p.weight[id] * float64(time.Millisecond))
 		j.Runners = append(j.Runners, slo.Runner{ID: id, Cause: slo.ForBE, Time: waited})
 		j.ByBE, j.Waited = j.ByBE+waited, j.Waited+waited
@@ -157,6 +160,29 @@ func TestAClockThatWasSetBackHoldsNoBound(t *testing.T) {
 	}
 	if b := p.state.Bounds["hog"]; b.May <= least {
 		t.Errorf("the bound stays %v at %v, while the service waits for other work: %+v", b.May, p.at, p.state.Searches)
+	}
+}
+
+// TestAnUnknownUseIsNotNone has a job whose CPU use cannot be read, before it is
+// bounded and after.
+func TestAnUnknownUseIsNotNone(t *testing.T) {
+	p := newPlant(3*time.Second, map[node.WorkloadID]unit.MilliCPU{"hog": 6000, "calm": 2500, "other": 50})
+	p.unread = "hog"
+	if p.second(); len(p.state.Bounds) > 0 || !p.state.Alone("web") {
+		t.Errorf("without the use of the one to blame: %+v", p.state)
+	}
+	p.unread = ""
+	p.second()
+	first := p.state.Bounds["hog"]
+	if first.May != 3000 || len(p.state.Bounds) != 1 {
+		t.Fatalf("with it: %+v", p.state.Bounds)
+	}
+	p.unread, p.weight["hog"], p.weight["calm"] = "hog", 0.5, 0
+	for range 30 {
+		p.second()
+	}
+	if b := p.state.Bounds["hog"]; b.May != first.May {
+		t.Errorf("the bound was %v, and is %v", first.May, b.May)
 	}
 }
 
