@@ -56,6 +56,9 @@ const (
 	// same level doubles the time to the next one.
 	safePercent                 = 90
 	firstProbe, longestInterval = 30 * time.Second, 32 * time.Minute
+	// A search begins anew after searchEnds without a window for which BE work is to
+	// blame. A window of requests may last a minute.
+	searchEnds = 2 * time.Minute
 	// At most maxPairs levels are remembered, and each for forgetAfter.
 	maxPairs    = 64
 	forgetAfter = time.Hour
@@ -161,6 +164,9 @@ func (st State) Follow(in Input) State {
 		}
 		j := in.SLO.Judged(m)
 		if m.At.Equal(at) && j.At.Equal(at) && j.Cause == slo.ForBE && !m.Helpless {
+			if at.Sub(q.At) > searchEnds {
+				q = Search{}
+			}
 			q = x.judge(q, m.Workload, j.Lately())
 		}
 		x.next.Searches[m.Workload] = q

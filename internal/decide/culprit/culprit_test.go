@@ -270,6 +270,33 @@ func TestABoundWithoutEffectIsTakenBack(t *testing.T) {
 	}
 }
 
+// TestASearchEndsWithoutBlame has a service that misses its objective for an hour,
+// mostly for its own threads. In the first minute its waits were for batch work, and
+// no bound helped. At the end it waits for one job.
+func TestASearchEndsWithoutBlame(t *testing.T) {
+	p := newPlant(3*time.Second, map[node.WorkloadID]unit.MilliCPU{"a": 4000, "b": 4000, "c": 4000, "d": 10})
+	for range 3*looks + 1 {
+		for id := range p.demand { // what one loses, the service waits longer for it
+			p.weight[id] = 4000 / float64(max(p.used(id), 1))
+		}
+		p.second()
+	}
+	if p.state.Alone("web") {
+		t.Fatalf("one is bounded: %+v", p.state)
+	}
+	p.others, p.helpless = 5*time.Second, true
+	for range 3600 {
+		p.second()
+	}
+	p.others, p.helpless = 0, false
+	clear(p.weight)
+	p.demand["a"], p.weight["a"] = 8000, 1
+	p.second()
+	if b := p.state.Bounds["a"]; b.May != 4000 || !p.state.Alone("web") {
+		t.Errorf("%+v", p.state)
+	}
+}
+
 // TestOthersKeepTheirCPUIfTheRestIsNotForBatchWork has a service that waits for a job
 // and, longer than its objective allows, for work that is not BE.
 func TestOthersKeepTheirCPUIfTheRestIsNotForBatchWork(t *testing.T) {
