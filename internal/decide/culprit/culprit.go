@@ -378,7 +378,7 @@ func (x *follower) liftBound(q Search, victim node.WorkloadID) {
 		delete(x.next.Bounds, q.Suspect)
 		return
 	}
-	b.May, b.At = q.Had, x.Snapshot.At
+	b.May, b.At = max(q.Had, b.May), x.Snapshot.At // it may have grown meanwhile
 	x.next.Bounds[q.Suspect] = b
 }
 

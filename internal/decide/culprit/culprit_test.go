@@ -297,6 +297,16 @@ func TestASearchEndsWithoutBlame(t *testing.T) {
 	}
 }
 
+// TestABoundThatGrewIsNotLowered gives a suspect back what it lost without an effect,
+// after its bound has grown.
+func TestABoundThatGrewIsNotLowered(t *testing.T) {
+	x := follower{Input: Input{Snapshot: node.Snapshot{At: time.Unix(1e6, 0)}}}
+	x.next.Bounds = map[node.WorkloadID]Bound{"hog": {May: 6000, Victim: "web"}}
+	if x.liftBound(Search{Suspect: "hog", Had: 4000}, "web"); x.next.Bounds["hog"].May != 6000 {
+		t.Errorf("%+v", x.next.Bounds)
+	}
+}
+
 // TestOthersKeepTheirCPUIfTheRestIsNotForBatchWork has a service that waits for a job
 // and, longer than its objective allows, for work that is not BE.
 func TestOthersKeepTheirCPUIfTheRestIsNotForBatchWork(t *testing.T) {
