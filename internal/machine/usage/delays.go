@@ -48,6 +48,7 @@ type Delays struct {
 	slotTable
 	now        rqdelay.Reading
 	containers [rqdelay.Slots][]container // by the slot of the waiter; listWaits reuses this memory
+	here       [rqdelay.Slots]bool        // the slots of the workloads in the snapshot
 }
 
 // A container is a part of one waiter's waits: those that one runner caused.
@@ -158,10 +159,15 @@ func (d *Delays) Fill(s *node.Snapshot, inode func(node.CgroupPath) (uint64, err
 		return
 	}
 	s.Isolation.LSOn = d.ranLS(s.Topology)
+	clear(d.here[:])
 	for i := range s.Workloads {
 		w := &s.Workloads[i]
 		at := d.assigned[w.ID]
-		if at == nil || at.shared || at.class != rqdelay.LS {
+		if at == nil || at.shared {
+			continue
+		}
+		d.here[at.slot] = true
+		if at.class != rqdelay.LS {
 			continue
 		}
 		waited := d.now.Delays[at.slot].Since(d.base.Delays[at.slot])
@@ -199,6 +205,8 @@ func (d *Delays) ranOn(slot rqdelay.Slot, t node.Topology) map[unit.CPU]time.Dur
 // listWaits returns how long each workload (waiter) waited while another one
 // (runner) had the CPU. It gives the workloads' names in place of slots. names has
 // the number of runners with a name for each waiter that has more than namedRunners.
+// A runner whose cgroup has just gone is not in the snapshot, but still has its slot. It
+// counts with the rest of its class, as it will without the slot.
 func (d *Delays) listWaits(names map[rqdelay.Slot]int) []node.Wait {
 	for pair, t := range d.now.Waits {
 		if t -= d.base.Waits[pair]; t > 0 && d.names[pair.Waiter] != "" && d.names[pair.Runner] != "" {
@@ -217,18 +225,14 @@ func (d *Delays) listWaits(names map[rqdelay.Slot]int) []node.Wait {
 		rest := d.left[waiter]
 		for _, p := range parts {
 			class := d.classes[p.runner]
-			if class != "" && named == most {
+			if class != "" && (named == most || !d.here[p.runner]) {
 				rest.add(class, p.time)
 				continue
 			}
 			if class != "" {
 				named++
 			}
-			if name := d.names[p.runner]; class != "" && name == node.RestOf(class) {
-				rest.add(class, p.time)
-			} else {
-				all = append(all, node.Wait{Waiter: d.names[waiter], Runner: name, Time: p.time})
-			}
+			all = append(all, node.Wait{Waiter: d.names[waiter], Runner: d.names[p.runner], Time: p.time})
 		}
 		for i, t := range rest {
 			if t > 0 {

@@ -162,6 +162,22 @@ func TestWhatWasWaitedForARunnerThatLeftStaysWithItsClass(t *testing.T) {
 	}
 }
 
+// TestARunnerThatGoesDuringASnapshotStaysInItsClass removes the cgroup of a batch pod
+// after the agent has listed the cgroups: the pod has its slot, but is not in the
+// snapshot. Else what a service ever waited for it would seem to be a wait of the
+// second in which the pod loses its slot.
+func TestARunnerThatGoesDuringASnapshotStaysInItsClass(t *testing.T) {
+	h := newDelayBench(t)
+	h.look(web, batch)
+	h.tally.wait(h.inodes["web"], h.inodes["batch"], 3*time.Millisecond)
+	h.look(web, batch)
+	s := node.Snapshot{Workloads: []node.Workload{web}}
+	h.Fill(&s, func(p node.CgroupPath) (uint64, error) { return h.inodes[p], nil })
+	if len(s.Waits) != 1 || s.Waits[0] != (node.Wait{Waiter: "web", Runner: node.RestOf(node.BE), Time: 3 * time.Millisecond}) {
+		t.Errorf("waits %v", s.Waits)
+	}
+}
+
 func TestOnlyTheLongestWaitsAreNamed(t *testing.T) {
 	h := newDelayBench(t)
 	all := []node.Workload{web}
