@@ -99,7 +99,7 @@ func (a *Agent) tickOnce(ctx context.Context, events []tick.Event) (tick.Tick, e
 	a.state, t.Wants = policy.Decide(a.Config, a.state, s)
 	t.Batch, t.Selection = a.state.Batch.Offer, a.state.Selector.Status
 	t.Objectives, t.BackOff = a.state.SLO.Judgements(s), a.state.CPUBackOff.Permille
-	t.Single = a.state.Single.Bounds
+	t.Single = a.state.Single.InForce(s)
 	t.Held, t.Misfits, t.Victims = a.state.CPUs, a.state.Misfits.Misfits(), a.state.Evictions.Victims
 	t.Slices = a.state.Seats.Slices(a.Config.Seats)
 	t.Trials = a.state.Selector.Trials.Shown()

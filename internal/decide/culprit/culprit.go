@@ -181,6 +181,30 @@ func (st State) Alone(victim node.WorkloadID) bool {
 	return searched && (q.Suspect != "" || q.Rest) && !q.All
 }
 
+// InForce returns the bounds that are smaller than the CPU limits of their workloads.
+// The others limit nothing, and wait for the next miss.
+func (st State) InForce(s node.Snapshot) map[node.WorkloadID]Bound {
+	if len(st.Bounds) == 0 {
+		return nil
+	}
+	all := maps.Clone(st.Bounds)
+	for i := range s.Workloads {
+		w := &s.Workloads[i]
+		b, bounded := all[w.ID]
+		if !bounded {
+			continue
+		}
+		own, _ := facts.Original(s.Knobs, node.Knob{Cgroup: w.Cgroup, File: node.FileCPUMax}).(node.CPUMax)
+		if m, limited := w.CPULimit.Value(); limited {
+			own = node.Limit(m)
+		}
+		if _, tighter := b.Tighten(own); !tighter {
+			delete(all, w.ID)
+		}
+	}
+	return all
+}
+
 func (st State) tidy() State {
 	if len(st.Bounds) == 0 {
 		st.Bounds = nil

@@ -390,6 +390,31 @@ func TestBoundsStayInRange(t *testing.T) {
 	}
 }
 
+// TestABoundAboveTheOwnLimitIsNotInForce has a job that uses all of its own limit. Its
+// bound grows back beyond this limit, and limits nothing from then on.
+func TestABoundAboveTheOwnLimitIsNotInForce(t *testing.T) {
+	for name, set := range map[string]func(*node.Snapshot){
+		"its rule": func(s *node.Snapshot) { s.Workloads[0].CPULimit = node.Some[unit.MilliCPU](4000) },
+		"before Tenon": func(s *node.Snapshot) {
+			s.Knobs.Before[node.Knob{Cgroup: "be/hog", File: node.FileCPUMax}] = node.Limit(4000)
+		},
+	} {
+		s := node.Snapshot{Workloads: []node.Workload{{ID: "hog", Class: node.BE, Cgroup: "be/hog"}, {ID: "free", Class: node.BE, Cgroup: "be/free"}}}
+		s.Knobs.Before = map[node.Knob]node.Value{}
+		s.Knobs.Now = map[node.Knob]node.Value{{Cgroup: "be/hog", File: node.FileCPUMax}: Limit(2000)}
+		set(&s)
+		for may, want := range map[unit.MilliCPU]int{2000: 2, 3999: 2, 4000: 1, 5000: 1} {
+			st := State{Bounds: map[node.WorkloadID]Bound{"hog": {May: may, Victim: "web"}, "free": {May: 5000, Victim: "web"}}}
+			if got := st.InForce(s); len(got) != want || len(st.Bounds) != 2 {
+				t.Errorf("the limit of %s, with a bound of %v: in force are %+v", name, may, got)
+			}
+		}
+	}
+	if got := (State{}).InForce(node.Snapshot{}); got != nil {
+		t.Errorf("without bounds: %+v", got)
+	}
+}
+
 // TestABoundRunsForAMomentAtOnce checks the quota of a bound beside the limit that
 // the owner of the work has set.
 func TestABoundRunsForAMomentAtOnce(t *testing.T) {

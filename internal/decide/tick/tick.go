@@ -37,7 +37,8 @@ type Tick struct {
 	// BackOff is the part of its CPU, in thousandths, that BE loses because an
 	// objective is or was missed.
 	BackOff int64
-	// Single holds the bounds of single BE workloads, for which a service waited.
+	// Single holds the bounds of single BE workloads, for which a service waited, as
+	// far as they are smaller than their own limits.
 	Single map[node.WorkloadID]culprit.Bound
 	// Misfits holds the workloads whose CPU limit does not fit them.
 	Misfits map[node.WorkloadID]*misfit.Misfit
