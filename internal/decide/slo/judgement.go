@@ -144,8 +144,12 @@ func (x Tracker) ofWaits(id node.WorkloadID, want time.Duration) Judgement {
 	return f.Judgement
 }
 
-// with adds the verdict about requests to that about waits.
+// with adds the verdict about requests to that about waits. If both are missed, the
+// cause is the one for which BE gives way, as in Tracker.Violations.
 func (j Judgement) with(r Judgement) Judgement {
+	if r.Cause == ForBE && j.Cause != ForBE && j.Cause != UnknownRunner {
+		j.Verdict = "" // the miss of the requests goes before it
+	}
 	if j.Verdict == Undecided && r.Verdict == Kept || j.Verdict != Missed && r.Verdict == Missed {
 		r.Objective, r.Tail, r.Estimated = j.Objective, j.Tail, j.Estimated
 		return r

@@ -286,6 +286,35 @@ func TestTwoObjectivesOfOneService(t *testing.T) {
 	}
 }
 
+// TestTheCauseIsTheOneForWhichBEGivesWay misses both objectives of a service, one of them
+// because of batch work. The verdict must name the cause for which BE gives way.
+func TestTheCauseIsTheOneForWhichBEGivesWay(t *testing.T) {
+	web := node.Workload{ID: "web", Class: node.LS}
+	web.Objective.RunQueueDelay, web.Objective.Requests.Within[4] = node.Some(ms), 5*ms
+	s := node.Snapshot{At: time.Unix(1e9, 0), Workloads: []node.Workload{web}}
+	for _, waits := range Causes {
+		for _, requests := range []Cause{ForBE, NotWaiting, OwnThreads} {
+			x := Tracker{Work: map[node.WorkloadID]State{}, Requests: map[node.WorkloadID]RequestState{}}
+			helpless := waits != ForBE && waits != UnknownRunner
+			x.Work["web"] = State{
+				Miss:      Miss{Workload: "web", At: s.At, Helpless: helpless},
+				Judgement: Judgement{Verdict: Missed, Cause: waits, Objective: ms},
+			}
+			x.Requests["web"] = RequestState{
+				Miss:      Miss{Workload: "web", At: s.At, Percentile: "p99", Helpless: requests != ForBE},
+				Judgement: Judgement{Verdict: Missed, Cause: requests, Requests: RequestJudgement{Verdict: Missed, Cause: requests}},
+			}
+			j := x.Judgements(s)["web"]
+			if gives := !x.Violations()[0].Helpless; gives != (j.Cause == ForBE || j.Cause == UnknownRunner) {
+				t.Errorf("waits for %s, requests for %s: BE gives way: %v, and the cause is %s", waits, requests, gives, j.Cause)
+			}
+			if j.Verdict != Missed || j.Objective != ms || j.Requests.Cause != requests {
+				t.Errorf("waits for %s, requests for %s: %+v", waits, requests, j)
+			}
+		}
+	}
+}
+
 // TestVerdictsNeverContradictTheTruth judges random requests by random buckets.
 func TestVerdictsNeverContradictTheTruth(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 44))
