@@ -7,6 +7,7 @@ package config
 import (
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -114,7 +115,8 @@ func (c *checker) checkObjective(o Objective, path string) {
 // isURLPath reports whether s can be the path of a request.
 func isURLPath(s string) bool {
 	odd := func(r rune) bool { return r <= ' ' || r > '~' || r == '#' }
-	return strings.HasPrefix(s, "/") && !strings.HasPrefix(s, "//") && len(s) <= 200 && !strings.ContainsFunc(s, odd)
+	_, err := url.ParseRequestURI(s) // refuses % without two digits
+	return err == nil && strings.HasPrefix(s, "/") && !strings.HasPrefix(s, "//") && len(s) <= 200 && !strings.ContainsFunc(s, odd)
 }
 
 // isSeriesName reports whether s can be the name of a time series of Prometheus.

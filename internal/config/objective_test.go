@@ -47,6 +47,8 @@ func TestAnObjectiveHasTheSameFaultsEverywhere(t *testing.T) {
 		scraped(`"p99": "5ms", "path": "//evil/"`):                                           `path: "//evil/": want a path such as /metrics: at most 200 letters, digits and signs without spaces, after /`,
 		scraped(`"p99": "5ms", "path": "/a b"`):                                              `path: "/a b": want a path such as /metrics: at most 200 letters, digits and signs without spaces, after /`,
 		scraped(`"p99": "5ms", "path": "/m?a=b"`):                                            "",
+		scraped(`"p99": "5ms", "path": "/a%20b?c=%2f"`):                                      "",
+		scraped(`"p99": "5ms", "path": "/metrics%"`):                                         `path: "/metrics%": want a path such as /metrics: at most 200 letters, digits and signs without spaces, after /`,
 		scraped(`"p99": "5ms", "family": "a_seconds"`):                                       "",
 		scraped(`"p99": "5ms", "family": "a_ms"`):                                            "",
 		scraped(`"p99": "5ms", "family": "a{}_seconds"`):                                     `family: "a{}_seconds": want the name of a histogram without _bucket: at most 200 letters, digits, _ and :`,
