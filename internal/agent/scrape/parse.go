@@ -79,27 +79,25 @@ func linesOf(r io.Reader, name string) (*bytes.Buffer, error) {
 // bucketOf returns the upper bound of a bucket, and whether it has the labels that
 // the objective asks for.
 func bucketOf(m *dto.Metric, want node.Series) (bound float64, counts bool, err error) {
-	missing := 0
-	for _, l := range want.Labels {
-		if l.Name != "" {
-			missing++
-		}
+	if bound, err = strconv.ParseFloat(labelOf(m, "le"), 64); err != nil {
+		return 0, false, fault(node.TroubleDamaged)
 	}
-	bound = math.NaN()
-	for _, l := range m.GetLabel() {
-		if l.GetName() == "le" {
-			if bound, err = strconv.ParseFloat(l.GetValue(), 64); err != nil {
-				return 0, false, fault(node.TroubleDamaged)
-			}
-		} else if slices.Contains(want.Labels[:], node.Label{Name: l.GetName(), Value: l.GetValue()}) {
-			missing--
-		}
-	}
+	counts = !slices.ContainsFunc(want.Labels[:], func(l node.Label) bool { return l.Name != "" && labelOf(m, l.Name) != l.Value })
 	v := m.GetUntyped().GetValue()
 	if math.IsNaN(bound) || math.IsNaN(v) || v < 0 || v > maxCount || v != math.Trunc(v) {
 		return 0, false, fault(node.TroubleDamaged)
 	}
-	return bound, missing == 0, nil
+	return bound, counts, nil
+}
+
+// labelOf returns the value of a label. In Prometheus, an absent label is empty.
+func labelOf(m *dto.Metric, name string) string {
+	for _, l := range m.GetLabel() {
+		if l.GetName() == name {
+			return l.GetValue()
+		}
+	}
+	return ""
 }
 
 // histogramOf returns the requests by bucket. sums are the cumulative counts by

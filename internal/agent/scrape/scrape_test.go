@@ -41,6 +41,7 @@ func TestAHistogramIsAddedUp(t *testing.T) {
 	}{
 		"all":       {func(*node.Series) {}, []uint64{11, 20, 4}, []time.Duration{5 * time.Millisecond, 250 * time.Millisecond}},
 		"one label": {func(o *node.Series) { o.Labels[0] = node.Label{Name: "code", Value: "500"} }, []uint64{1, 0, 3}, []time.Duration{5 * time.Millisecond, 250 * time.Millisecond}},
+		"no label":  {func(o *node.Series) { o.Labels[0] = node.Label{Name: "path"} }, []uint64{11, 20, 4}, []time.Duration{5 * time.Millisecond, 250 * time.Millisecond}},
 		"in ms":     {func(o *node.Series) { o.Unit = time.Millisecond }, []uint64{11, 20, 4}, []time.Duration{5 * time.Microsecond, 250 * time.Microsecond}},
 	} {
 		o := want(nil).Series
