@@ -34,7 +34,7 @@ pod says more about one pod.`,
 			if err != nil {
 				return err
 			}
-			for _, text := range c.NotLookedAt() {
+			for _, text := range append(c.NotLookedAt(), c.Uncounted()...) {
 				fmt.Fprintf(cmd.ErrOrStderr(), "not looked at: %s\n", text)
 			}
 			return a.print(cmd, services{c.Services()})

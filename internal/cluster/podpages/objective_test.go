@@ -139,6 +139,26 @@ func TestAPodIsExplainedWithItsRequests(t *testing.T) {
 	}
 }
 
+// TestServicesOfASilentNodeAreNotCounted has a node whose last report is an hour old,
+// and one whose report has no room for all services.
+func TestServicesOfASilentNodeAreNotCounted(t *testing.T) {
+	of := func(name string, age time.Duration, more int32) nodepages.Node {
+		delay := metav1.Duration{Duration: time.Millisecond}
+		return nodepages.Node{Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, Report: &v1alpha1.NodeReport{Status: v1alpha1.NodeReportStatus{
+			Reported:   metav1.NewMicroTime(noon.Add(-age)),
+			Objectives: &v1alpha1.Objectives{More: more, Services: []v1alpha1.ServiceObjective{{Namespace: "shop", Pod: "web-" + name, State: v1alpha1.ObjectiveKept, RunQueueDelay: &delay}}},
+		}}}
+	}
+	c := New([]nodepages.Node{of("a", 10*time.Second, 2), of("b", time.Hour, 0)}, nil, noon)
+	if all := c.Services(); len(all) != 1 || all[0].Service != "web-a" {
+		t.Errorf("services %+v", all)
+	}
+	got := strings.Join(c.Uncounted(), "; ")
+	if want := "2 services on a, for which its report has no room; services on b, which last reported 1h0m ago"; got != want {
+		t.Errorf("left out are %q, want %q", got, want)
+	}
+}
+
 // explained returns the page of a pod with this annotation.
 func explained(t *testing.T, annotation string, all *v1alpha1.Objectives) string {
 	t.Helper()

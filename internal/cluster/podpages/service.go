@@ -1,6 +1,7 @@
 package podpages
 
 import (
+	"strconv"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -14,9 +15,27 @@ import (
 func (c *Cluster) Services() []objectivetext.Service {
 	nodes := make([]nodepages.Node, 0, len(c.nodes))
 	for _, n := range c.nodes {
-		nodes = append(nodes, n.Node)
+		if !n.IsSilent(c.now) {
+			nodes = append(nodes, n.Node)
+		}
 	}
 	return objectivetext.Services(nodes, c.serviceOf)
+}
+
+// Uncounted lists what Services leaves out: the services of nodes whose state is not
+// known any more, and those for which the report of a node has no room.
+func (c *Cluster) Uncounted() (all []string) {
+	for _, n := range c.nodes {
+		if n.Report == nil || n.Report.Status.Objectives == nil {
+			continue
+		}
+		if n.IsSilent(c.now) {
+			all = append(all, "services on "+n.Name+", which last reported "+n.Age(c.now))
+		} else if more := n.Report.Status.Objectives.More; more > 0 {
+			all = append(all, strconv.Itoa(int(more))+" services on "+n.Name+", for which its report has no room")
+		}
+	}
+	return all
 }
 
 // serviceOf returns the name of the controller of a pod, such as that of its
