@@ -224,7 +224,8 @@ func limitOf(w *node.Workload, k node.Knobs) (unit.MilliCPU, bool) {
 	if limited {
 		return limit, true
 	}
-	if _, own := ownersOf(k, w.Cgroup, w.CPULimit); own {
+	now, _ := k.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUMax}].(node.CPUMax)
+	if _, own := ownersOf(k, w.Cgroup, w.CPULimit); own || facts.IsQuota(now) {
 		return 0, false
 	}
 	// If the workload as a whole has no quota, its containers may have quotas

@@ -106,6 +106,26 @@ func TestALentQuotaIsNotTheLimit(t *testing.T) {
 	}
 }
 
+// TestABoundOfAPodIsNotTheLimitOfItsContainers bounds a pod of which only one container
+// has a limit: a service waits for it. The bound throttles the pod, and not the limit.
+func TestABoundOfAPodIsNotTheLimitOfItsContainers(t *testing.T) {
+	pod, main := node.Knob{Cgroup: "a", File: node.FileCPUMax}, node.Knob{Cgroup: "a/main", File: node.FileCPUMax}
+	free := node.CPUMax{Quota: node.NoQuota, Period: node.DefaultPeriod}
+	for now, want := range map[node.CPUMax]int{node.LimitIn(1000, 10*time.Millisecond): 0, free: 1} {
+		var st State
+		s := node.Snapshot{Knobs: node.Knobs{Now: map[node.Knob]node.Value{pod: now, main: node.Limit(4000)}, Before: map[node.Knob]node.Value{pod: free}}}
+		for second := range int64(60) {
+			u := node.Usage{Periods: node.Some(10 * second), ThrottledPeriods: node.Some(10 * second)}
+			s.At = time.Unix(second, 0)
+			s.Workloads = []node.Workload{{ID: "a", Class: node.BE, Cgroup: "a", Usage: u, Containers: []node.Container{{Name: "main", Cgroup: "a/main", CPULimit: node.Some[unit.MilliCPU](4000)}}}}
+			st = st.Observe(Config{}, s)
+		}
+		if found := st.Misfits(); len(found) != want {
+			t.Errorf("with %v: %+v", now, found["a"])
+		}
+	}
+}
+
 func TestAWorkloadWithoutAQuotaIsNotWatched(t *testing.T) {
 	st := State(nil).Observe(Config{}, node.Snapshot{At: time.Unix(1, 0), Workloads: []node.Workload{
 		{ID: "none", Usage: node.Usage{Periods: node.Some[int64](0), ThrottledPeriods: node.Some[int64](0)}}, {ID: "unknown"},
