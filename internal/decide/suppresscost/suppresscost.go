@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"tenon.sh/tenon/internal/decide/culprit"
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -159,6 +160,9 @@ func boundOf(s node.Snapshot, m node.CgroupPath, room unit.CPUSet) (may unit.Mil
 	quota, known := s.Knobs.Now[knob].(node.CPUMax)
 	if !known || !facts.IsQuota(quota) || facts.MilliOf(quota) > may {
 		return may, bounded
+	}
+	if quota.Period == culprit.Period {
+		return facts.MilliOf(quota), false // the bound of one workload, for which a service waited
 	}
 	before, _ := facts.Original(s.Knobs, knob).(node.CPUMax)
 	return facts.MilliOf(quota), !facts.IsQuota(before) || facts.MilliOf(quota) < facts.MilliOf(before)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"tenon.sh/tenon/internal/decide/culprit"
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -23,6 +24,7 @@ type scene struct {
 	barred   string        // CPUs that BE may never use, such as CPUs of LSE work
 	foreign  bool          // another component set the quota and the CPUs
 	backOff  bool
+	alone    bool // the quota is the bound of this workload alone
 	unknown  bool // the use of a CPU is unknown
 	duration time.Duration
 }
@@ -39,6 +41,9 @@ func (c scene) follow(w Watermark) Watermark {
 	s.Knobs.Now, s.Knobs.Before = map[node.Knob]node.Value{}, map[node.Knob]node.Value{}
 	if c.quota > 0 {
 		s.Knobs.Now[node.Knob{Cgroup: root, File: node.FileCPUMax}] = node.Limit(c.quota)
+	}
+	if c.alone {
+		s.Knobs.Now[node.Knob{Cgroup: root, File: node.FileCPUMax}] = culprit.Limit(c.quota)
 	}
 	if c.set != "" {
 		s.Knobs.Now[node.Knob{Cgroup: root, File: node.FileCPUs}] = node.CPUs{Set: setOf(c.set)}
@@ -76,6 +81,7 @@ func TestAThresholdCostsWhatStaysIdleWhileBEIsHeldBack(t *testing.T) {
 		reached, withheld, counted time.Duration // after ten seconds
 	}{
 		"BE uses its whole quota":             {scene{be: 1600, quota: 1600}, 10 * time.Second, 14 * time.Second, 10 * time.Second},
+		"a service waits for it alone":        {scene{be: 1600, quota: 1600, alone: true}, 0, 0, 10 * time.Second},
 		"nearly":                              {scene{be: 1520, quota: 1600}, 10 * time.Second, 14800 * time.Millisecond, 10 * time.Second},
 		"BE uses less than it may":            {scene{be: 1200, quota: 1600}, 0, 0, 10 * time.Second},
 		"BE uses all of its CPUs":             {scene{be: 2000, set: "0-1"}, 10 * time.Second, 10 * time.Second, 10 * time.Second},
