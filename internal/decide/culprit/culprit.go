@@ -142,7 +142,8 @@ func (st State) Follow(in Input) State {
 	at := in.Snapshot.At
 	be := map[node.WorkloadID]*node.Workload{}
 	for i := range in.Snapshot.Workloads {
-		if w := &in.Snapshot.Workloads[i]; w.Class == node.BE {
+		// Killed work needs CPU to give its memory back.
+		if w := &in.Snapshot.Workloads[i]; w.Class == node.BE && w.Ending != node.Ended {
 			be[w.ID] = w
 		}
 	}

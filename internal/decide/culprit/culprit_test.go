@@ -29,6 +29,7 @@ type plant struct {
 	// helpless says that the service hardly waits for BE work when it misses its objective.
 	helpless bool
 	unread   node.WorkloadID // its use is not known
+	ending   node.Run        // of all BE workloads
 	owner    string          // of all BE workloads
 }
 
@@ -60,7 +61,7 @@ func (p *plant) second() {
 	in.Snapshot.Workloads = append(in.Snapshot.Workloads, web)
 	j := slo.Judgement{Verdict: slo.Missed, Cause: slo.ForBE, At: p.at, Waits: slo.Waits{Window: time.Second, Waited: p.others}}
 	for id := range p.demand {
-		in.Snapshot.Workloads = append(in.Snapshot.Workloads, node.Workload{ID: id, Class: node.BE, Owner: p.owner})
+		in.Snapshot.Workloads = append(in.Snapshot.Workloads, node.Workload{ID: id, Class: node.BE, Owner: p.owner, Ending: p.ending})
 		if id != p.unread {
 			in.Use.Workload[id] = p.used(id)
 		}
@@ -160,6 +161,24 @@ func TestAClockThatWasSetBackHoldsNoBound(t *testing.T) {
 	}
 	if b := p.state.Bounds["hog"]; b.May <= least {
 		t.Errorf("the bound stays %v at %v, while the service waits for other work: %+v", b.May, p.at, p.state.Searches)
+	}
+}
+
+// TestKilledWorkHasNoBound ends a bounded job because memory is short. It needs CPU to
+// give its memory back. One that was only asked to end may never do it.
+func TestKilledWorkHasNoBound(t *testing.T) {
+	p := newPlant(3*time.Second, map[node.WorkloadID]unit.MilliCPU{"hog": 8000, "calm": 50})
+	for _, c := range []struct {
+		ending node.Run
+		bounds int
+	}{{"", 1}, {node.AskedToEnd, 1}, {node.Ended, 0}} {
+		p.ending = c.ending
+		for range 2 {
+			p.second()
+		}
+		if len(p.state.Bounds) != c.bounds {
+			t.Errorf("%q: %+v", c.ending, p.state.Bounds)
+		}
 	}
 }
 
