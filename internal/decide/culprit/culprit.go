@@ -147,28 +147,32 @@ func (st State) Follow(in Input) State {
 			be[w.ID] = w
 		}
 	}
-	x := follower{Input: in, be: be, searches: st.Searches, next: State{Bounds: map[node.WorkloadID]Bound{}, Searches: map[node.WorkloadID]Search{}, Levels: maps.Clone(st.Levels)}}
+	x := follower{Input: in, be: be, searches: st.Searches, blamed: map[node.WorkloadID]bool{}, next: State{Bounds: map[node.WorkloadID]Bound{}, Searches: map[node.WorkloadID]Search{}, Levels: maps.Clone(st.Levels)}}
 	for p, l := range x.next.Levels {
 		if at.Sub(l.At) > forgetAfter || l.At.After(at) {
 			delete(x.next.Levels, p)
 		}
+	}
+	violations := in.SLO.Violations()
+	for _, m := range violations {
+		j := in.SLO.Judged(m)
+		x.blamed[m.Workload] = m.At.Equal(at) && j.At.Equal(at) && j.Cause == slo.ForBE && !m.Helpless
 	}
 	for id, b := range st.Bounds {
 		if w := be[id]; w != nil && b.helps(in.Snapshot) {
 			x.growBack(w, b)
 		}
 	}
-	for _, m := range in.SLO.Violations() {
+	for _, m := range violations {
 		q := st.Searches[m.Workload]
 		if q.At.After(at) { // the clock was set back
 			q.At = at
 		}
-		j := in.SLO.Judged(m)
-		if m.At.Equal(at) && j.At.Equal(at) && j.Cause == slo.ForBE && !m.Helpless {
+		if x.blamed[m.Workload] {
 			if at.Sub(q.At) > searchEnds {
 				q = Search{}
 			}
-			q = x.judge(q, m.Workload, j.Lately())
+			q = x.judge(q, m.Workload, in.SLO.Judged(m).Lately())
 		}
 		x.next.Searches[m.Workload] = q
 	}
@@ -227,6 +231,7 @@ type follower struct {
 	Input
 	be       map[node.WorkloadID]*node.Workload
 	searches map[node.WorkloadID]Search // before this snapshot
+	blamed   map[node.WorkloadID]bool   // the services with a window that ends now and blames BE work
 	next     State
 }
 
@@ -279,9 +284,10 @@ func (x *follower) growBack(w *node.Workload, b Bound) {
 }
 
 // isBlamed reports whether BE work is to blame for a miss of the service: in the last
-// window of its requests, or in a window of its waits in the last seconds.
+// window of its requests, or in a window of its waits in the last seconds. A bound that
+// grew in the tick of a miss would hide what the next one does.
 func (x *follower) isBlamed(victim node.WorkloadID) bool {
-	lately := x.Snapshot.At.Sub(x.searches[victim].At) < calmBefore
+	lately := x.blamed[victim] || x.Snapshot.At.Sub(x.searches[victim].At) < calmBefore
 	return x.SLO.Misses(victim) && (lately || !x.SLO.Work[victim].Miss.Happened())
 }
 

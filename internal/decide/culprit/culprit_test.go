@@ -356,6 +356,28 @@ func TestManyThatShareTheBlameAreNotSuspects(t *testing.T) {
 	}
 }
 
+// TestSeveralToBlameGiveWayAlone has two or three jobs to blame, which are all bounded.
+// Their bounds grow together, and fail together. That must not hide what the next bound
+// does, so that all BE work gives way.
+func TestSeveralToBlameGiveWayAlone(t *testing.T) {
+	for name, demand := range map[string]map[node.WorkloadID]unit.MilliCPU{
+		"two":             {"a": 6000, "b": 6000, "calm": 100},
+		"three":           {"a": 5000, "b": 5000, "c": 5000, "calm": 100},
+		"three that vary": {"a": 8000, "b": 4000, "c": 2000, "calm": 100},
+	} {
+		p := newPlant(5*time.Second, demand)
+		for range 1200 {
+			if p.second(); p.missed.Equal(p.at) && !p.state.Alone("web") {
+				t.Fatalf("%s: all BE work gives way: %+v", name, p.state.Searches)
+			}
+			if _, bounded := p.state.Bounds["calm"]; bounded {
+				t.Fatalf("%s: calm is bounded", name)
+			}
+		}
+		t.Logf("%s: %d missed windows of 1200", name, p.misses)
+	}
+}
+
 // TestASingleBatchWorkloadGivesWayAtOnce has no other BE work to spare.
 func TestASingleBatchWorkloadGivesWayAtOnce(t *testing.T) {
 	p := newPlant(3*time.Second, map[node.WorkloadID]unit.MilliCPU{"hog": 8000})
