@@ -297,7 +297,9 @@ func (x *follower) isBlamed(victim node.WorkloadID) bool {
 // It reads the waits of the last second, in which the suspect used the CPU that it
 // loses now. The window may begin before the work that caused the miss.
 func (x *follower) judge(q Search, victim node.WorkloadID, j slo.Waits) Search {
-	begins := q.Suspect == "" && len(q.Tried) == 0 && !q.Rest
+	if q.Suspect == "" && len(q.Tried) == 0 && !q.Rest {
+		x.learnAll(victim, j)
+	}
 	q.At = x.Snapshot.At
 	rate := int64(j.ByBE * 1000 / max(j.Window, 1))
 	if q.Suspect != "" && rate > q.Most {
@@ -319,7 +321,7 @@ func (x *follower) judge(q Search, victim node.WorkloadID, j slo.Waits) Search {
 			if _, known := x.Use.Workload[r.ID]; !known {
 				break // the next window will show what it uses; the one after it is not to blame
 			}
-			had, less := x.bound(w, victim, int64(r.Time*100/max(j.ByBE, 1)), begins)
+			had, less := x.bound(w, victim, int64(r.Time*100/max(j.ByBE, 1)))
 			if less <= 0 {
 				continue
 			}
@@ -349,9 +351,8 @@ func (x *follower) judge(q Search, victim node.WorkloadID, j slo.Waits) Search {
 }
 
 // bound halves what a workload may use. It returns the bound that the workload had,
-// and the part of its use that it loses; 0: it can lose nothing more. begins says
-// that the service missed its objective with the present bound, after it was met.
-func (x *follower) bound(w *node.Workload, victim node.WorkloadID, share int64, begins bool) (had unit.MilliCPU, less float64) {
+// and the part of its use that it loses; 0: it can lose nothing more.
+func (x *follower) bound(w *node.Workload, victim node.WorkloadID, share int64) (had unit.MilliCPU, less float64) {
 	if own, _ := facts.Original(x.Snapshot.Knobs, node.Knob{Cgroup: w.Cgroup, File: node.FileCPUMax}).(node.CPUMax); w.CPUManagedExternally && facts.IsQuota(own) {
 		return 0, 0 // the kubelet owns this limit
 	}
@@ -362,9 +363,7 @@ func (x *follower) bound(w *node.Workload, victim node.WorkloadID, share int64, 
 		return b.May, 0.5 // it was halved for another service, and this one looks at that
 	}
 	if was {
-		if had = b.May; begins {
-			x.learn(pairOf(victim, w), min(b.May, max(used, Least)))
-		}
+		had = b.May
 		used = min(used, b.May) // the mean is older than the bound
 	} else {
 		b = Bound{Since: at}
@@ -383,6 +382,17 @@ func (x *follower) bound(w *node.Workload, victim node.WorkloadID, share int64, 
 	b.May, b.Victim, b.Share, b.At, b.Cut, b.IdleSince = may, victim, share, at, at, time.Time{}
 	x.next.Bounds[w.ID] = b
 	return had, 1 - float64(may)/float64(used)
+}
+
+// learnAll remembers the bounds with which a service misses its objective, after it was
+// met: those of all suspects, because they failed together.
+func (x *follower) learnAll(victim node.WorkloadID, j slo.Waits) {
+	for _, r := range j.Runners {
+		if b, bounded := x.next.Bounds[r.ID]; bounded && suspectDivisor*r.Time >= j.ByBE {
+			used := max(x.Use.Workload[r.ID], x.Use.Latest[r.ID])
+			x.learn(pairOf(victim, x.be[r.ID]), min(b.May, max(used, Least)))
+		}
+	}
 }
 
 // learn remembers the level at which a pair failed.

@@ -375,6 +375,9 @@ func TestSeveralToBlameGiveWayAlone(t *testing.T) {
 			}
 		}
 		t.Logf("%s: %d missed windows of 1200", name, p.misses)
+		if p.misses > 60 {
+			t.Errorf("%s: %d missed windows: the levels are not remembered", name, p.misses)
+		}
 	}
 }
 
