@@ -24,8 +24,10 @@ func objectivesCommand(a *access, now func() time.Time) *cobra.Command {
 		Long: `Prints a line for each service with an objective that a node has reported: the
 pods of one controller with one objective, on all nodes. REQUESTS and MEASURED are
 of the last windows of all pods: their histograms are added up, and percentiles are
-not averaged. Services that miss their objective come first. kubectl tenon explain
-pod says more about one pod.`,
+not averaged. Services that miss their objective come first: FOR is the time of the
+longest miss, up to the last report of its node, and CULPRIT names the work that is
+most to blame, and the work that alone has less CPU for the service (bounded).
+kubectl tenon explain pod says more about one pod.`,
 		Example: `  kubectl tenon objectives
   kubectl tenon objectives -o json`,
 		Args: nothing,

@@ -13,6 +13,7 @@ import (
 	"tenon.sh/tenon/internal/decide/misfit"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/suppresscost"
+	"tenon.sh/tenon/internal/decide/verdict"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/trial"
 	"tenon.sh/tenon/internal/model/unit"
@@ -110,6 +111,9 @@ type Workload struct {
 	// for a CPU. Objective is its upper bound in the configuration.
 	DelayP99  node.Maybe[time.Duration] `json:"run_queue_delay_p99_ns,omitzero"`
 	Objective node.Maybe[time.Duration] `json:"run_queue_delay_objective_ns,omitzero"`
+	// Verdict says whether the workload keeps its objective, for waits or requests. It
+	// is absent if the workload has none.
+	Verdict *verdict.Page `json:"objective,omitempty"`
 	// Waits lists the workloads that had the CPU while this workload waited,
 	// longest wait first.
 	Waits []Wait `json:"waits,omitempty"`

@@ -12,6 +12,7 @@ import (
 	"tenon.sh/tenon/internal/decide/suppresscost"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/decide/trend"
+	"tenon.sh/tenon/internal/decide/verdict"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -136,6 +137,9 @@ func (l *Ledger) workloads() []Workload {
 		c.Run = stoppedBy(l.last.Snapshot.Knobs, w)
 		c.Misfit = l.last.Misfits[w.ID]
 		c.Slice = worker.PlaceOf(l.last.Slices, w.ID)
+		if page, has := verdict.Of(l.last, w.ID); has {
+			c.Verdict = &page
+		}
 		all = append(all, c)
 	}
 	return all

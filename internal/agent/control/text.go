@@ -1,13 +1,17 @@
 package control
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"tenon.sh/tenon/internal/agent/printable"
 	"tenon.sh/tenon/internal/agent/record"
 	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/slo"
+	"tenon.sh/tenon/internal/decide/verdict"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 	"tenon.sh/tenon/internal/table"
@@ -123,6 +127,14 @@ var statusFacts = []table.Column[Status]{
 		}
 		return s.Watermark.String()
 	}},
+	{Name: "missed", Text: func(s Status) string {
+		missed, more := s.Missed(maxMissed)
+		lines := table.Lines(missed, func(w Workload) string { return w.Miss(s.At) })
+		if more > 0 {
+			lines += fmt.Sprintf("\nand %d more", more)
+		}
+		return lines
+	}},
 	{Name: "misfit", Text: func(s Status) string {
 		return table.Lines(s.misfits(), func(w Workload) string { return w.Named() + ": " + w.Misfit.Text })
 	}},
@@ -149,6 +161,32 @@ var inputColumns = []table.Column[Workload]{
 	{Text: func(w Workload) string { return "CPU " + Shown(w.CPU, unit.MilliCPU.String) }},
 	{Text: func(w Workload) string { return "memory " + Shown(w.Memory, Size) }},
 	{Text: ruled},
+}
+
+// maxMissed is the number of missed objectives in a text.
+const maxMissed = 5
+
+// Missed returns the first workloads that miss their objective, the longest miss
+// first, and the number of the others.
+func (s Status) Missed(most int) (missed []Workload, more int) {
+	for _, w := range s.Workloads {
+		if w.Verdict != nil && w.Verdict.Judgement.Verdict == slo.Missed {
+			missed = append(missed, w)
+		}
+	}
+	slices.SortFunc(missed, func(a, b Workload) int {
+		return cmp.Or(a.Verdict.Judgement.Since.Compare(b.Verdict.Judgement.Since), compareIDs(a, b))
+	})
+	if len(missed) > most {
+		missed, more = missed[:most], len(missed)-most
+	}
+	return missed, more
+}
+
+// Miss prints that a workload misses its objective, for how long and why: "web for
+// 12s: best-effort (batch/job 64 %)".
+func (w Workload) Miss(at time.Time) string {
+	return fmt.Sprintf("%s for %s: %s", w.Named(), PrintDuration(at.Sub(w.Verdict.Judgement.Since)), w.Verdict.Blame())
 }
 
 // maxMisfits is the number of misfits (workloads with a wrong CPU limit) in a text.
@@ -257,6 +295,13 @@ func (w Workload) describe(b *strings.Builder, at time.Time) {
 			fmt.Fprintf(b, "; in a second it waited %s", who)
 		}
 		b.WriteByte('\n')
+	}
+	if p := w.Verdict; p != nil {
+		lasts := ""
+		if since := p.Judgement.Since; !since.IsZero() {
+			lasts = PrintDuration(at.Sub(since))
+		}
+		fmt.Fprintf(b, "  objective  %s\n             %s\n", verdict.Wants(p.Objective()), p.Text("this machine", lasts))
 	}
 	var asked []string
 	if v, is := w.CPULimit.Value(); is {

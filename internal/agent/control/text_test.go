@@ -1,12 +1,15 @@
 package control
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"tenon.sh/tenon/internal/agent/record"
+	"tenon.sh/tenon/internal/decide/culprit"
+	"tenon.sh/tenon/internal/decide/slo"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -81,6 +84,55 @@ batch.slice cpu.max
 `
 	if got := e.String(); got[:min(len(got), len(wantKnob))] != wantKnob {
 		t.Errorf("got\n%s\nwant it to start with\n%s", got, wantKnob)
+	}
+}
+
+// TestAMissedObjectiveIsExplained checks what tenon explain, status and top say of a
+// service that misses its objective, and of one that keeps it.
+func TestAMissedObjectiveIsExplained(t *testing.T) {
+	const web, job = "system.slice/web.service", "batch.slice/job.service"
+	of := measuredTick(64*time.Second, 800)
+	of.Objectives = map[node.WorkloadID]slo.Judgement{web: {
+		Verdict: slo.Missed, Cause: slo.ForBE, Since: noon.Add(24 * time.Second), Objective: 2 * time.Millisecond, Tail: 8389 * time.Microsecond,
+		Waits: slo.Waits{Waited: time.Second, ByBE: 640 * time.Millisecond, Runners: []slo.Runner{{ID: job, Cause: slo.ForBE, Time: 640 * time.Millisecond}}},
+	}}
+	of.Single = map[node.WorkloadID]culprit.Bound{job: {Victim: web, May: 750, Share: 100}}
+	l := NewLedger("v1")
+	l.Observe(of, nil)
+	explained := func() string {
+		e, err := l.ExplainWorkload("web.service")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sent Explanation // over the socket
+		if err := json.Unmarshal(text, &sent); err != nil {
+			t.Fatal(err)
+		}
+		return sent.String()
+	}
+	const want = `  objective  99 of 100 waits of its threads for a CPU end within 2ms
+             It is missed for 40s: its threads wait up to 8.4ms (P99). Best-effort work ran during 64 % of the waiting time: batch.slice/job.service 64 %. batch.slice/job.service alone has at most 0.75 CPUs for it. All other best-effort work keeps its CPU.
+`
+	if text := explained(); !strings.Contains(text, want) {
+		t.Errorf("got\n%s\nwant in it\n%s", text, want)
+	}
+	const line = "missed     system.slice/web.service for 40s: best-effort (batch.slice/job.service 64 %)\n"
+	if text := l.Status().String(); !strings.Contains(text, line) {
+		t.Errorf("got\n%s\nwant in it\n%s", text, line)
+	}
+	j := of.Objectives[web]
+	j.Verdict, j.Cause, j.Tail, j.Waits = slo.Kept, "", time.Millisecond, slo.Waits{}
+	of.Objectives[web] = j
+	l.Observe(of, nil)
+	if text := explained(); !strings.Contains(text, "It is kept for 40s: 99 of 100 waits ended within 1ms. "+job+" alone has at most 0.75 CPUs for it.\n") {
+		t.Errorf("kept: %s", text)
+	}
+	if text := l.Status().String(); strings.Contains(text, "missed") {
+		t.Errorf("kept: %s", text)
 	}
 }
 

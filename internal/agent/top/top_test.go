@@ -18,6 +18,8 @@ import (
 	"tenon.sh/tenon/internal/agent/record"
 	"tenon.sh/tenon/internal/decide/misfit"
 	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/slo"
+	"tenon.sh/tenon/internal/decide/verdict"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -109,6 +111,17 @@ func TestScreens(t *testing.T) {
 		Mechanism: node.MechanismSchedExt, Since: noon.Add(-182 * time.Second), Strays: 3, Expelled: node.Some[unit.MilliCPU](120), Held: node.Some[unit.MilliCPU](40),
 	}
 	fallen.Isolation = control.Isolation{Mechanism: node.MechanismIdle, Since: noon.Add(-time.Hour), Pinned: node.MechanismIdle, ByHand: true, Failures: 3}
+	missed := status(2)
+	for i, w := range missed.Workloads {
+		if w.Class == node.System {
+			continue
+		}
+		missed.Workloads[i].Verdict = &verdict.Page{Judgement: slo.Judgement{
+			Verdict: slo.Missed, Cause: slo.ForBE, Since: noon.Add(-time.Duration(40+i) * time.Second),
+			Waits: slo.Waits{Waited: time.Second, Runners: []slo.Runner{{ID: "batch.slice/index.service", Cause: slo.ForBE, Time: 640 * time.Millisecond}}},
+		}}
+	}
+	missed.Workloads[0].Verdict.Judgement.Verdict = slo.Kept
 	blind := status(2)
 	blind.Blind = "read the topology: input/output error"
 	for name, msgs := range map[string][]any{
@@ -125,6 +138,7 @@ func TestScreens(t *testing.T) {
 		"failing":   {failing},
 		"isolated":  {busy},
 		"fallen":    {fallen},
+		"missed":    {missed},
 		"empty":     {empty},
 		"blind":     {blind},
 		"waiting":   {silence{errors.New("tenond has stopped")}},

@@ -87,6 +87,7 @@ func (m model) overview() []string {
 	}
 	lines := append(m.head(), m.drawUsage()...)
 	lines = append(lines, m.isolation()...)
+	lines = append(lines, m.missed()...)
 	lines = append(lines, m.bounds()...)
 	writes := m.lastWrites()
 	room := max(m.height-len(lines)-len(writes)-1, 1)
@@ -137,6 +138,20 @@ func (m model) isolation() []string {
 		failures = alarming.Styled(failures)
 	}
 	return []string{fmt.Sprintf("%s  %s  strays %d", s, failures, i.Strays)}
+}
+
+// missed returns the lines about missed objectives, the longest miss first.
+func (m model) missed() []string {
+	const most = 3
+	missed, more := m.status.Missed(most)
+	var lines []string
+	for _, w := range missed {
+		lines = append(lines, alarming.Styled("missed")+" "+printable.Text(w.Miss(m.status.At)))
+	}
+	if more > 0 {
+		lines = append(lines, faint.Styled(fmt.Sprintf("       and %d more missed objectives", more)))
+	}
+	return lines
 }
 
 // bounds returns the lines about the limits of best-effort work, with their reasons.

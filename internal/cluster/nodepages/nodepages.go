@@ -159,6 +159,9 @@ func (n Node) trouble(now time.Time) string {
 	for _, c := range n.problems() {
 		all = append(all, c.Type)
 	}
+	if missed := n.missed(); missed > 0 {
+		all = append(all, table.Count(missed, "objective")+" missed")
+	}
 	if by := n.Binder(); by != "" {
 		all = append(all, "CPUs bound by "+by)
 	}
@@ -169,6 +172,19 @@ func (n Node) trouble(now time.Time) string {
 		all = append(all, refusedText(pods))
 	}
 	return strings.Join(all, ", ")
+}
+
+// missed returns the number of services of a node that miss their objective.
+func (n Node) missed() (missed int) {
+	if n.Report.Status.Objectives == nil {
+		return 0
+	}
+	for _, s := range n.Report.Status.Objectives.Services {
+		if s.State == v1alpha1.ObjectiveMissed {
+			missed++
+		}
+	}
+	return missed
 }
 
 // batchAmount returns the amount of a batch resource in the status of a node.

@@ -169,6 +169,21 @@ func diagnose(nodes []Node, profiles []configv1alpha1.ClusterColocationProfile, 
 	return d.Text(), d.Healthy
 }
 
+// TestTopCountsMissedObjectives checks that only missed objectives are trouble.
+func TestTopCountsMissedObjectives(t *testing.T) {
+	nodes := scene(t)
+	for i, want := range []string{"", "1 objective missed", "2 objectives missed"} {
+		o := &v1alpha1.Objectives{Services: []v1alpha1.ServiceObjective{{State: v1alpha1.ObjectiveKept}, {State: v1alpha1.ObjectiveUndecided}}}
+		for range i {
+			o.Services = append(o.Services, v1alpha1.ServiceObjective{State: v1alpha1.ObjectiveMissed})
+		}
+		nodes[1].Report.Status.Objectives = o
+		if text := Top(nodes, noon); strings.Contains(text, "missed") != (want != "") || !strings.Contains(text, want) {
+			t.Errorf("%d are missed:\n%s", i, text)
+		}
+	}
+}
+
 func TestTopHasALineForEachNode(t *testing.T) {
 	alike(t, Top(scene(t), noon), `
 NODE    CPU    CPU%  MEMORY  MEMORY%  BATCH-CPU  BATCH-MEMORY  PODS                     ISOLATION   REPORTED  TROUBLE

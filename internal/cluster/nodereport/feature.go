@@ -1,6 +1,7 @@
 package nodereport
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"tenon.sh/tenon/internal/decide/burst"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/verdict"
 	"tenon.sh/tenon/internal/decide/writeconflict"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -108,25 +110,8 @@ func burstsBy(v View) (by, why string) {
 
 // suppressedBy returns the knobs that bound best-effort work.
 func suppressedBy(v View) (by, why string) {
-	var has []string
-	for _, w := range v.Tick.Wants {
-		if w.Owner != plan.OwnerSuppress {
-			continue
-		}
-		if file := string(w.Knob.File); (w.Intent == plan.Set || w.Intent == plan.Pause) && !slices.Contains(has, file) {
-			has = append(has, file)
-		}
-		if w.Intent == plan.Abstain && why == "" {
-			why = w.Reason
-		}
-	}
-	if len(has) > 0 && why == "" {
-		why = externalCPUs(v)
-	}
-	if len(has) == 0 && why == "" {
-		why = "there is no best-effort work"
-	}
-	return list(has, len(has)), why
+	b := verdict.BoundOfClass(v.Tick)
+	return b.Files, cmp.Or(b.Reason, externalCPUs(v))
 }
 
 // externalCPUs returns why only a quota can bound best-effort work, or "".

@@ -2,7 +2,6 @@ package nodereport
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -11,10 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/quantity"
-	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/slo"
+	"tenon.sh/tenon/internal/decide/verdict"
 	"tenon.sh/tenon/internal/model/node"
-	"tenon.sh/tenon/internal/model/unit"
 )
 
 // maxServices is the maximum number of services with an objective in a report.
@@ -34,7 +32,7 @@ func objectivesOf(v View) *v1alpha1.Objectives {
 	if t.BackOff > 0 {
 		by, why := suppressedBy(v)
 		o.By, o.Why = by, clip(why)
-		if cpu := quotaOfBE(v); cpu > 0 {
+		if cpu := verdict.BoundOfClass(t).May; cpu > 0 {
 			q := quantity.OfCPU(cpu)
 			o.BECPU = &q
 		}
@@ -132,7 +130,7 @@ func serviceOf(v View, pods map[node.WorkloadID]bool, id node.WorkloadID, j slo.
 		s.Measured = &measured
 	}
 	if j.Cause == slo.Unmeasured {
-		s.Why = clip(unmeasured(v))
+		s.Why = clip(verdict.Unmeasured(v.Tick.Snapshot))
 	}
 	if j.Waited > 0 {
 		waited := duration(j.Waited)
@@ -152,12 +150,8 @@ func serviceOf(v View, pods map[node.WorkloadID]bool, id node.WorkloadID, j slo.
 	return s
 }
 
-// Stated returns an objective for requests without a verdict, or nil if it has no
-// target.
-func Stated(o node.RequestObjective) *v1alpha1.ServiceRequests {
-	if !o.Stated() {
-		return nil
-	}
+// stated returns an objective for requests without a verdict.
+func stated(o node.RequestObjective) *v1alpha1.ServiceRequests {
 	r := &v1alpha1.ServiceRequests{Source: string(o.Source)}
 	for i, p := range node.Percentiles {
 		if within := o.Within[i]; within > 0 {
@@ -173,7 +167,7 @@ func requestsOf(j slo.RequestJudgement) *v1alpha1.ServiceRequests {
 	if j.Verdict == "" {
 		return nil
 	}
-	r := Stated(j.Want)
+	r := stated(j.Want)
 	r.State, r.Cause, r.Trouble = states[j.Verdict], string(j.Cause), string(j.Trouble)
 	if j.Total == 0 {
 		return r
@@ -206,32 +200,6 @@ func requestsOf(j slo.RequestJudgement) *v1alpha1.ServiceRequests {
 // maxBuckets is the number of buckets of a histogram in a report. A larger one is
 // left out as a whole, because the histograms of 50 services must have room.
 const maxBuckets = 40
-
-// unmeasured returns why the waits of services are not measured on this node.
-func unmeasured(v View) string {
-	var why []string
-	for _, f := range []node.Feature{node.FeatureBPF, node.FeatureSchedStat} {
-		switch a := v.Tick.Snapshot.Capabilities[f]; {
-		case a.Verdict != node.Yes:
-			why = append(why, fmt.Sprintf("%s: %s", f, a.Why))
-		case f == node.FeatureBPF:
-			why = append(why, string(f)+": not counted (signals.runQueueDelay is off, or the program could not be loaded: see the log of tenond)")
-		}
-	}
-	return list(why, len(why))
-}
-
-// quotaOfBE returns the sum of the quotas of BE by CPU suppress. It returns 0
-// without a quota.
-func quotaOfBE(v View) (sum unit.MilliCPU) {
-	for _, w := range v.Tick.Wants {
-		q, is := w.Value.(node.CPUMax)
-		if w.Owner == plan.OwnerSuppress && w.Intent == plan.Set && is && q.Quota != node.NoQuota {
-			sum += unit.MilliCPU(q.Cores() * 1000)
-		}
-	}
-	return sum
-}
 
 // sameObjectives reports whether two reports say the same about objectives. It
 // ignores what changes in every window.

@@ -10,6 +10,7 @@ import (
 
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/nodepages"
+	"tenon.sh/tenon/internal/decide/verdict"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/table"
 )
@@ -31,8 +32,17 @@ type Service struct {
 	// added up, and percentiles are not averaged.
 	Total       int64      `json:"total,omitempty"`
 	Percentiles []Measured `json:"percentiles,omitempty"`
-	// Causes are the causes of misses and of missing verdicts.
-	Causes []string `json:"causes,omitempty"`
+	// MissedFor is the longest time for which one of the pods misses it, up to the last
+	// report of its node, such as 40s.
+	MissedFor string `json:"missedFor,omitempty"`
+	// Causes are the causes of misses and of missing verdicts. Culprits are the
+	// workloads that are most to blame, and Bounded those of them, or others, that alone
+	// have less CPU for this service. Work that is no pod has no namespace.
+	Causes   []string `json:"causes,omitempty"`
+	Culprits []string `json:"culprits,omitempty"`
+	Bounded  []string `json:"bounded,omitempty"`
+
+	missedFor time.Duration
 }
 
 // Measured is a time within which a part of the requests of a service was answered.
@@ -51,8 +61,9 @@ func Services(nodes []nodepages.Node, ownerOf func(namespace, pod string) string
 		if n.Report == nil || n.Report.Status.Objectives == nil {
 			continue
 		}
-		for _, s := range n.Report.Status.Objectives.Services {
-			one := Service{Namespace: s.Namespace, Service: ownerOf(s.Namespace, s.Pod), Requests: targets(s.Requests)}
+		objectives := n.Report.Status.Objectives
+		for _, s := range objectives.Services {
+			one := Service{Namespace: s.Namespace, Service: ownerOf(s.Namespace, s.Pod), Requests: verdict.Targets(wantedBy(s).Requests)}
 			if s.RunQueueDelay != nil {
 				one.RunQueueDelay = s.RunQueueDelay.Duration.String()
 			}
@@ -65,7 +76,8 @@ func Services(nodes []nodepages.Node, ownerOf func(namespace, pod string) string
 					}
 				}
 			}
-			all[key].add(s)
+			all[key].add(s, n.Report.Status.Reported.Time)
+			all[key].addBounded(s, objectives.Bounded)
 			sums[key].add(s.Requests)
 		}
 	}
@@ -73,24 +85,48 @@ func Services(nodes []nodepages.Node, ownerOf func(namespace, pod string) string
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		s := *all[key]
 		s.Total = sums[key].measure(s.Percentiles)
-		slices.Sort(s.Causes)
-		s.Causes = slices.Compact(s.Causes)
+		s.Causes, s.Culprits, s.Bounded = distinct(s.Causes), distinct(s.Culprits), distinct(s.Bounded)
+		if s.missedFor > 0 {
+			s.MissedFor = nodepages.Duration(s.missedFor)
+		}
 		list = append(list, s)
 	}
 	slices.SortStableFunc(list, func(a, b Service) int { return cmp.Compare(min(b.Missed, 1), min(a.Missed, 1)) })
 	return list
 }
 
-func (s *Service) add(of v1alpha1.ServiceObjective) {
+// distinct returns the texts of a list in order, each once.
+func distinct(all []string) []string {
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// add adds a pod, as its node reported it at a time.
+func (s *Service) add(of v1alpha1.ServiceObjective, reported time.Time) {
 	s.Pods++
 	switch of.State {
 	case v1alpha1.ObjectiveMissed:
 		s.Missed++
+		if of.Since != nil {
+			s.missedFor = max(s.missedFor, reported.Sub(of.Since.Time))
+		}
 	case v1alpha1.ObjectiveUndecided:
 		s.Undecided++
 	}
 	if of.Cause != "" {
 		s.Causes = append(s.Causes, of.Cause)
+	}
+	if of.Culprit != "" {
+		s.Culprits = append(s.Culprits, podName(of.CulpritNamespace, of.Culprit))
+	}
+}
+
+// addBounded adds the workloads of a node that are bounded for a pod.
+func (s *Service) addBounded(of v1alpha1.ServiceObjective, all []v1alpha1.BoundedWork) {
+	for _, b := range all {
+		if b.ServiceNamespace == of.Namespace && b.Service == of.Pod {
+			s.Bounded = append(s.Bounded, podName(b.Namespace, b.Pod))
+		}
 	}
 }
 
@@ -118,7 +154,7 @@ func (h histogram) measure(all []Measured) (total int64) {
 		total += n
 	}
 	for i := range all {
-		at := slices.IndexFunc(node.Percentiles[:], func(p node.Percentile) bool { return p.Name == all[i].Percentile })
+		at := percentileNamed(all[i].Percentile)
 		if at < 0 || total == 0 {
 			continue
 		}
@@ -128,7 +164,7 @@ func (h histogram) measure(all []Measured) (total int64) {
 				continue
 			}
 			if seen += h[end]; 1000*seen >= node.Percentiles[at].Permille*total {
-				all[i].Within = short(end)
+				all[i].Within = verdict.Short(end)
 				break
 			}
 		}
@@ -156,7 +192,21 @@ var columns = []table.Column[Service]{
 		return fmt.Sprint(s.Total)
 	}},
 	{Name: "MEASURED", Text: measuredText},
-	{Name: "CAUSE", Text: func(s Service) string { return cmp.Or(strings.Join(s.Causes, ", "), "-") }},
+	{Name: "FOR", Text: func(s Service) string { return table.OrDash(s.MissedFor) }},
+	{Name: "CAUSE", Text: func(s Service) string { return table.OrDash(strings.Join(s.Causes, ", ")) }},
+	{Name: "CULPRIT", Text: culpritText},
+}
+
+// culpritText names the workloads to blame. One that is bounded alone has a mark.
+func culpritText(s Service) string {
+	var all []string
+	for _, name := range distinct(slices.Concat(s.Culprits, s.Bounded)) {
+		if slices.Contains(s.Bounded, name) {
+			name += " (bounded)"
+		}
+		all = append(all, name)
+	}
+	return table.OrDash(strings.Join(all, ", "))
 }
 
 func measuredText(s Service) string {

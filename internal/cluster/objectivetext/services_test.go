@@ -27,15 +27,20 @@ func TestServicesAreAddedUpOverNodes(t *testing.T) {
 		}
 		return r
 	}
+	noon := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	since := func(d time.Duration) *metav1.MicroTime { at := metav1.NewMicroTime(noon.Add(-d)); return &at }
 	nodeOf := func(name string, all ...v1alpha1.ServiceObjective) nodepages.Node {
-		return nodepages.Node{Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, Report: &v1alpha1.NodeReport{Status: v1alpha1.NodeReportStatus{Objectives: &v1alpha1.Objectives{Services: all}}}}
+		bounded := []v1alpha1.BoundedWork{{Namespace: "batch", Pod: "train", ServiceNamespace: "shop", Service: "web-2"}, {Namespace: "batch", Pod: "index", ServiceNamespace: "other", Service: "web-2"}}
+		status := v1alpha1.NodeReportStatus{Reported: metav1.NewMicroTime(noon), Objectives: &v1alpha1.Objectives{Services: all, Bounded: bounded}}
+		return nodepages.Node{Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, Report: &v1alpha1.NodeReport{Status: status}}
 	}
 	nodes := []nodepages.Node{
 		nodeOf("a",
 			v1alpha1.ServiceObjective{Namespace: "shop", Pod: "web-1", State: "Kept", Requests: requests(980, 20, 0, 0)},
 			v1alpha1.ServiceObjective{Namespace: "shop", Pod: "db-1", State: "Kept", RunQueueDelay: of(2 * ms)}),
 		nodeOf("b",
-			v1alpha1.ServiceObjective{Namespace: "shop", Pod: "web-2", State: "Missed", Cause: "best-effort", Requests: requests(500, 100, 400, 0)},
+			v1alpha1.ServiceObjective{Namespace: "shop", Pod: "web-2", State: "Missed", Since: since(40 * time.Second), Cause: "best-effort", CulpritNamespace: "batch", Culprit: "encode", Requests: requests(500, 100, 400, 0)},
+			v1alpha1.ServiceObjective{Namespace: "shop", Pod: "web-4", State: "Missed", Since: since(10 * time.Second), Cause: "other-service", Culprit: "system.slice/db", Requests: requests()},
 			v1alpha1.ServiceObjective{Namespace: "shop", Pod: "web-3", State: "Undecided", Cause: "no-source", Requests: requests()},
 			v1alpha1.ServiceObjective{Namespace: "lab", Pod: "web-9", State: "Undecided", Cause: "too-few", Requests: requests(0, 0, 0, 7)}),
 		{},
@@ -45,18 +50,19 @@ func TestServicesAreAddedUpOverNodes(t *testing.T) {
 		t.Fatalf("%+v", all)
 	}
 	web := all[0]
-	if web.Service != "web" || web.Namespace != "shop" || web.Pods != 3 || web.Missed != 1 || web.Undecided != 1 || web.Total != 2000 ||
-		!slices.Equal(web.Percentiles, []Measured{{"p50", "1ms"}, {"p99", "20ms"}}) || !slices.Equal(web.Causes, []string{"best-effort", "no-source"}) {
+	if web.Service != "web" || web.Namespace != "shop" || web.Pods != 4 || web.Missed != 2 || web.Undecided != 1 || web.Total != 2000 ||
+		!slices.Equal(web.Percentiles, []Measured{{"p50", "1ms"}, {"p99", "20ms"}}) || !slices.Equal(web.Causes, []string{"best-effort", "no-source", "other-service"}) ||
+		web.MissedFor != "40s" || !slices.Equal(web.Culprits, []string{"batch/encode", "system.slice/db"}) || !slices.Equal(web.Bounded, []string{"batch/train"}) {
 		t.Errorf("%+v", web)
 	}
 	lab, db := all[1], all[2]
 	if lab.Total != 7 || !slices.Equal(lab.Percentiles, []Measured{{"p50", ""}, {"p99", ""}}) || db.Total != 0 || db.RunQueueDelay != "2ms" || db.Percentiles != nil {
 		t.Errorf("%+v, %+v", lab, db)
 	}
-	const want = `SERVICE   OBJECTIVE                                        PODS  MISSED  UNDECIDED  REQUESTS  MEASURED                                       CAUSE
-shop/web  p50 within 1ms, p99 within 5ms (source: metrics)  3     1       1          2000      p50 1ms, p99 20ms                              best-effort, no-source
-lab/web   p50 within 1ms, p99 within 5ms (source: metrics)  1     0       1          7         p50 above all buckets, p99 above all buckets  too-few
-shop/db   waits within 2ms                                  1     0       0          -         -                                              -
+	const want = `SERVICE   OBJECTIVE                                        PODS  MISSED  UNDECIDED  REQUESTS  MEASURED                                       FOR  CAUSE                                 CULPRIT
+shop/web  p50 within 1ms, p99 within 5ms (source: metrics)  4     2       1          2000      p50 1ms, p99 20ms                              40s  best-effort, no-source, other-service  batch/encode, batch/train (bounded), system.slice/db
+lab/web   p50 within 1ms, p99 within 5ms (source: metrics)  1     0       1          7         p50 above all buckets, p99 above all buckets  -    too-few                                -
+shop/db   waits within 2ms                                  1     0       0          -         -                                              -    -                                      -
 `
 	if got := Table(all); strings.Join(strings.Fields(got), " ") != strings.Join(strings.Fields(want), " ") {
 		t.Errorf("the table is\n%s", got)

@@ -1,146 +1,186 @@
-// Package objectivetext says in words whether a pod keeps its objective, from the
-// codes and numbers in the report of its node.
-package objectivetext
+// Package verdict says in words whether a service keeps its objective, why not, and
+// what is done about it. The words are the same on the node and in the cluster.
+package verdict
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
-	"tenon.sh/tenon/api/v1alpha1"
-	"tenon.sh/tenon/internal/cluster/kube"
-	"tenon.sh/tenon/internal/cluster/nodepages"
-	"tenon.sh/tenon/internal/cluster/nodereport"
+	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/slo"
+	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
-// Objective says whether a pod keeps its objective.
-type Objective struct {
-	RunQueueDelay string `json:"runQueueDelay,omitempty"`
-	Requests      string `json:"requests,omitempty"` // p99 within 5ms (source: metrics)
-	From          string `json:"from"`               // annotation or ConfigMap
-	State         string `json:"state,omitempty"`    // Kept, Missed or Undecided; empty: the node has not reported it
-	Since         string `json:"since,omitempty"`
-	Cause         string `json:"cause,omitempty"`
-	Text          string `json:"text"`
+// A Page is what is known of the objective of one service.
+type Page struct {
+	Judgement slo.Judgement `json:"judgement"`
+	// Unmeasured says why the node does not measure the waits of services. It is empty
+	// unless that is the cause.
+	Unmeasured string `json:"unmeasured,omitempty"`
+	// Alone are the BE workloads that alone have less CPU for this service, by name.
+	Alone []Alone `json:"alone,omitempty"`
+	// All is the bound of all BE work of the node, because of this service or of others.
+	All ClassBound `json:"all,omitzero"`
 }
 
-// Of returns the objective of a pod at a time, or nil if it has none. n is the
-// node of the pod, or nil. An objective of the ConfigMap is known only from the
-// report of the node.
-func Of(p *corev1.Pod, n *nodepages.Node, now time.Time) *Objective {
-	if kube.HasEnded(p) {
-		return nil
+// Alone is a BE workload that alone may use no more than this.
+type Alone struct {
+	Workload node.WorkloadID `json:"workload"`
+	May      unit.MilliCPU   `json:"may_mcpu"`
+}
+
+// A ClassBound bounds all BE work of a node. Files are the kernel files by which it
+// does; "": nothing bounds BE work, or nothing does now. May is what the quotas leave
+// to BE work; 0: there is no quota. Reason says why there is no bound, or not every
+// kind of it.
+type ClassBound struct {
+	Files  string        `json:"files,omitempty"`
+	May    unit.MilliCPU `json:"may_mcpu,omitempty"`
+	Reason string        `json:"reason,omitempty"`
+}
+
+// Of returns the page of a service after a tick. It returns false if the service has
+// no objective.
+func Of(t tick.Tick, service node.WorkloadID) (Page, bool) {
+	j, has := t.Objectives[service]
+	if !has {
+		return Page{}, false
 	}
-	o, said, _ := kube.ObjectiveOf(p, kube.ClassWithDefault(p))
-	if said && o == (node.Objective{}) {
-		return nil
+	p := Page{Judgement: j}
+	if j.Cause == slo.Unmeasured {
+		p.Unmeasured = Unmeasured(t.Snapshot)
 	}
-	page := &Objective{From: "ConfigMap"}
-	if said {
-		page.From, page.Requests = "annotation", targets(nodereport.Stated(o.Requests))
-		if want, asks := o.RunQueueDelay.Value(); asks {
-			page.RunQueueDelay = want.String()
+	for id, b := range t.Single {
+		if b.Victim == service {
+			p.Alone = append(p.Alone, Alone{id, b.May})
 		}
 	}
-	if n == nil || n.Report == nil || n.Report.Status.Objectives == nil {
-		return page.unreported(said)
+	slices.SortFunc(p.Alone, func(a, b Alone) int { return strings.Compare(string(a.Workload), string(b.Workload)) })
+	if t.BackOff > 0 {
+		p.All = BoundOfClass(t)
 	}
-	all := n.Report.Status.Objectives
-	for _, s := range all.Services {
-		if s.Namespace != p.Namespace || s.Pod != p.Name || said && !page.isAbout(s) {
+	return p, true
+}
+
+// BoundOfClass returns the bound of all BE work that CPU suppress wants.
+func BoundOfClass(t tick.Tick) (b ClassBound) {
+	var files []string
+	for _, w := range t.Wants {
+		if w.Owner != plan.OwnerSuppress {
 			continue
 		}
-		page.RunQueueDelay, page.Requests, page.State, page.Cause = "", targets(s.Requests), s.State, s.Cause
-		if s.RunQueueDelay != nil {
-			page.RunQueueDelay = s.RunQueueDelay.Duration.String()
+		if file := string(w.Knob.File); (w.Intent == plan.Set || w.Intent == plan.Pause) && !slices.Contains(files, file) {
+			files = append(files, file)
 		}
-		lasts := ""
-		if s.Since != nil {
-			page.Since = s.Since.Time.UTC().Format(time.RFC3339)
-			lasts = " for " + nodepages.Duration(max(n.Report.Status.Reported.Sub(s.Since.Time), 0))
+		if q, is := w.Value.(node.CPUMax); is && w.Intent == plan.Set && q.Quota != node.NoQuota {
+			b.May += unit.MilliCPU(q.Cores() * 1000)
 		}
-		page.Text = describe(s, lasts, n.Name, all) + fmt.Sprintf(" The node said so %s.", n.Age(now))
-		return page
+		if w.Intent == plan.Abstain && b.Reason == "" {
+			b.Reason = w.Reason
+		}
 	}
-	return page.unreported(said)
+	if len(files) == 0 && b.Reason == "" {
+		b.Reason = "there is no best-effort work"
+	}
+	b.Files = strings.Join(files, "; ")
+	return b
 }
 
-// isAbout reports whether the report of a service is about this objective, and not
-// about an earlier one.
-func (o *Objective) isAbout(s v1alpha1.ServiceObjective) bool {
-	delay := ""
-	if s.RunQueueDelay != nil {
-		delay = s.RunQueueDelay.Duration.String()
+// Unmeasured returns why the waits of services are not measured on a node.
+func Unmeasured(s node.Snapshot) string {
+	var why []string
+	for _, f := range []node.Feature{node.FeatureBPF, node.FeatureSchedStat} {
+		switch a := s.Capabilities[f]; {
+		case a.Verdict != node.Yes:
+			why = append(why, fmt.Sprintf("%s: %s", f, a.Why))
+		case f == node.FeatureBPF:
+			why = append(why, string(f)+": not counted (signals.runQueueDelay is off, or the program could not be loaded: see the log of tenond)")
+		}
 	}
-	return delay == o.RunQueueDelay && targets(s.Requests) == o.Requests
+	return strings.Join(why, "; ")
 }
 
-// Wants says in words what the objective is.
-func (o *Objective) Wants() string {
+// Wants says in words what an objective is. It returns "" for none.
+func Wants(o node.Objective) string {
 	var parts []string
-	if o.RunQueueDelay != "" {
-		parts = append(parts, "99 of 100 waits of its threads for a CPU end within "+o.RunQueueDelay)
+	if want, asks := o.RunQueueDelay.Value(); asks {
+		parts = append(parts, fmt.Sprintf("99 of 100 waits of its threads for a CPU end within %v", want))
 	}
-	if o.Requests != "" {
-		parts = append(parts, "requests are answered with "+o.Requests)
+	if targets := Targets(o.Requests); targets != "" {
+		parts = append(parts, "requests are answered with "+targets)
 	}
 	return strings.Join(parts, ", and ")
 }
 
-// targets says in words what an objective for requests is; "": there is none.
-func targets(r *v1alpha1.ServiceRequests) string {
-	if r == nil {
+// Targets says in words what an objective for requests is; "": there is none.
+func Targets(o node.RequestObjective) string {
+	var all []string
+	for i, p := range node.Percentiles {
+		if o.Within[i] > 0 {
+			all = append(all, fmt.Sprintf("%s within %v", p.Name, o.Within[i]))
+		}
+	}
+	if len(all) == 0 {
 		return ""
 	}
-	var all []string
-	for _, t := range r.Targets {
-		all = append(all, fmt.Sprintf("%s within %v", t.Percentile, t.Within.Duration))
-	}
-	return strings.Join(all, ", ") + " (source: " + r.Source + ")"
+	return strings.Join(all, ", ") + " (source: " + string(o.Source) + ")"
 }
 
-// unreported returns the objective of a pod about which its node says nothing.
-func (o *Objective) unreported(said bool) *Objective {
-	if !said {
-		return nil
+// Objective returns the objective that was judged.
+func (p Page) Objective() node.Objective {
+	o := node.Objective{Requests: p.Judgement.Requests.Want}
+	if want := p.Judgement.Objective; want > 0 {
+		o.RunQueueDelay = node.Some(want)
 	}
-	o.Text = "Its node has not reported yet whether it is kept."
 	return o
 }
 
-// describe says in words what the report of a node says about the objective of a
-// service. on is the name of the node. lasts is the time since the verdict began, such as " for 40s", or "".
-func describe(s v1alpha1.ServiceObjective, lasts, on string, all *v1alpha1.Objectives) string {
-	switch s.State {
-	case v1alpha1.ObjectiveKept:
+// Blame says in a few words why an objective is missed: the cause, and the workload
+// that is most to blame. It returns "" for an objective that is kept.
+func (p Page) Blame() string {
+	text := string(p.Judgement.Cause)
+	if culprit, percent := p.Judgement.Culprit(); culprit != "" {
+		text += fmt.Sprintf(" (%s %d %%)", culprit, percent)
+	}
+	return text
+}
+
+// Text says in words whether the objective is kept, and if not, why not and what is
+// done about it. on is the name of the node. lasts is the time since the verdict
+// began, such as 40s, or "".
+func (p Page) Text(on, lasts string) string {
+	s := p.Judgement
+	lasts = after(" for ", lasts)
+	switch s.Verdict {
+	case slo.Kept:
 		text := fmt.Sprintf("It is kept%s%s.", lasts, after(": ", keptText(s)))
-		if alone := boundAlone(s, all); alone != "" {
+		if alone := p.boundAlone(); alone != "" {
 			text += " " + alone + "."
 		}
 		return text
-	case v1alpha1.ObjectiveUndecided:
-		if s.RunQueueDelay == nil {
+	case slo.Undecided:
+		if s.Objective == 0 {
 			return "Whether it is kept is not known: " + undecidedText(s.Requests) + "."
 		}
-		if s.Cause == string(slo.Unmeasured) {
-			return fmt.Sprintf("Whether it is kept is not known: %s does not measure the waits%s.", on, after(": ", s.Why))
+		if s.Cause == slo.Unmeasured {
+			return fmt.Sprintf("Whether it is kept is not known: %s does not measure the waits%s.", on, after(": ", p.Unmeasured))
 		}
 		return "Whether it is kept is not known yet: there were too few waits for a verdict."
 	}
 	text := fmt.Sprintf("It is missed%s: its threads wait up to %s (P99). ", lasts, measured(s))
-	if s.Requests != nil && s.Requests.State == v1alpha1.ObjectiveMissed {
+	if s.Requests.Verdict == slo.Missed {
 		text = fmt.Sprintf("It is missed%s: %s. ", lasts, answered(s.Requests))
 	}
 	alone := " Batch work is left alone."
-	switch slo.Cause(s.Cause) {
+	switch s.Cause {
 	case slo.ForBE:
-		return text + fmt.Sprintf("Best-effort work ran during %s%s. ", part(s, slo.ForBE), namesOf(s, slo.ForBE)) + aloneText(s, all, on)
+		return text + fmt.Sprintf("Best-effort work ran during %s%s. ", part(s, slo.ForBE), namesOf(s, slo.ForBE)) + p.aloneText(on)
 	case slo.UnknownRunner:
-		return text + "Which work ran meanwhile is not measured there, so best-effort work gives way. " + boundText(all, on)
+		return text + "Which work ran meanwhile is not measured there, so best-effort work gives way. " + p.All.text(on)
 	case slo.OwnLimit:
 		return text + fmt.Sprintf("Its own CPU limit stopped it in %d of %d periods.", s.ThrottledPeriods, s.Periods) + alone
 	case slo.OwnThreads:
@@ -151,22 +191,21 @@ func describe(s v1alpha1.ServiceObjective, lasts, on string, all *v1alpha1.Objec
 		return text + fmt.Sprintf("The system ran during %s%s.", part(s, slo.System), namesOf(s, slo.System)) + alone
 	case slo.Host:
 		return text + "Meanwhile the hypervisor ran something else on the CPUs of " + on + "." + alone
-	}
-	if slo.Cause(s.Cause) == slo.NotWaiting {
+	case slo.NotWaiting:
 		return text + "Its threads hardly waited for a CPU: its own work took longer, or it waited for something else." + alone
 	}
 	return text + "For what they waited is not clear." + alone
 }
 
 // keptText says what was measured of a service that keeps its objective.
-func keptText(s v1alpha1.ServiceObjective) string {
+func keptText(s slo.Judgement) string {
 	var parts []string
-	if s.Measured != nil {
+	if s.Tail > 0 || s.Objective > 0 && s.Requests.Verdict == "" {
 		parts = append(parts, "99 of 100 waits ended within "+measured(s))
 	}
-	switch r := s.Requests; {
-	case r == nil:
-	case r.State == v1alpha1.ObjectiveKept:
+	switch r := s.Requests; r.Verdict {
+	case "":
+	case slo.Kept:
 		parts = append(parts, answered(r))
 	default:
 		parts = append(parts, "of its requests it is not known, because "+undecidedText(r))
@@ -175,31 +214,36 @@ func keptText(s v1alpha1.ServiceObjective) string {
 }
 
 // answered says how fast the requests of a window were answered.
-func answered(r *v1alpha1.ServiceRequests) string {
-	total := int64(0)
-	for _, b := range r.Buckets {
-		total += b.Count
-	}
+func answered(r slo.RequestJudgement) string {
 	of := ""
-	if total > 0 {
-		of = fmt.Sprintf(" of %d requests", total)
+	if r.Total > 0 {
+		of = fmt.Sprintf(" of %d requests", r.Total)
 	}
-	if r.Measured == nil {
-		return fmt.Sprintf("%s%s is above the longest bucket of the histogram", r.Percentile, of)
+	tail, known := r.Tail.Value()
+	if !known {
+		return fmt.Sprintf("%s%s is above the longest bucket of the histogram", percentile(r), of)
 	}
-	return fmt.Sprintf("%s%s is at most %s", r.Percentile, of, short(r.Measured.Duration))
+	return fmt.Sprintf("%s%s is at most %s", percentile(r), of, Short(tail))
+}
+
+// percentile returns the name of the percentile that decided a verdict. A report of a
+// newer node may have one that this version does not know.
+func percentile(r slo.RequestJudgement) string {
+	if r.Target < 0 || r.Target >= len(node.Percentiles) {
+		return "the percentile"
+	}
+	return node.Percentiles[r.Target].Name
 }
 
 // undecidedText says why there is no verdict about the requests of a service.
-func undecidedText(r *v1alpha1.ServiceRequests) string {
-	if r == nil {
+func undecidedText(r slo.RequestJudgement) string {
+	switch r.Cause {
+	case "":
 		return "its node does not say why"
-	}
-	switch slo.Cause(r.Cause) {
 	case slo.TooFew:
 		return "there were too few requests, or the first window has not ended"
 	case slo.Straddled:
-		return "too many requests are in the bucket of the histogram around " + r.Percentile + "; a bucket that ends at the target would decide"
+		return "too many requests are in the bucket of the histogram around " + percentile(r) + "; a bucket that ends at the target would decide"
 	}
 	return "its requests cannot be read (" + troubleText(r.Trouble) + ")"
 }
@@ -223,18 +267,15 @@ var troubles = map[node.SourceTrouble]string{
 	node.TroubleStale:       "there was no answer for some time",
 }
 
-func troubleText(code string) string {
-	if text := troubles[node.SourceTrouble(code)]; text != "" {
+func troubleText(code node.SourceTrouble) string {
+	if text := troubles[code]; text != "" {
 		return text
 	}
-	return code
+	return string(code)
 }
 
-func measured(s v1alpha1.ServiceObjective) string {
-	if s.Measured == nil {
-		return "?"
-	}
-	text := short(s.Measured.Duration)
+func measured(s slo.Judgement) string {
+	text := Short(s.Tail)
 	if s.Estimated {
 		text += ", estimated from the mean"
 	}
@@ -242,84 +283,74 @@ func measured(s v1alpha1.ServiceObjective) string {
 }
 
 // part returns the share of the waits that runners of one kind caused.
-func part(s v1alpha1.ServiceObjective, kind slo.Cause) string {
+func part(s slo.Judgement, kind slo.Cause) string {
 	var sum time.Duration
 	for _, r := range s.Runners {
-		if r.Kind == string(kind) {
-			sum += r.Time.Duration
+		if r.Cause == kind {
+			sum += r.Time
 		}
 	}
 	return share(s, sum) + " of the waiting time"
 }
 
-func share(s v1alpha1.ServiceObjective, t time.Duration) string {
-	if s.Waited == nil || s.Waited.Duration <= 0 {
-		return short(t)
+func share(s slo.Judgement, t time.Duration) string {
+	if s.Waited <= 0 {
+		return Short(t)
 	}
-	return fmt.Sprintf("%d %%", min(100*t/s.Waited.Duration, 100))
+	return fmt.Sprintf("%d %%", min(100*t/s.Waited, 100))
 }
 
 // namesOf lists the runners of one kind, each with its share.
-func namesOf(s v1alpha1.ServiceObjective, kind slo.Cause) string {
+func namesOf(s slo.Judgement, kind slo.Cause) string {
 	var names []string
 	for _, r := range s.Runners {
-		if r.Kind != string(kind) {
-			continue
+		if r.Cause == kind {
+			names = append(names, string(r.ID)+" "+share(s, r.Time))
 		}
-		names = append(names, podName(r.Namespace, r.Pod)+" "+share(s, r.Time.Duration))
 	}
 	return after(": ", strings.Join(names, ", "))
 }
 
-// aloneText says which batch work is bounded for a service: single pods, or all of
-// it.
-func aloneText(s v1alpha1.ServiceObjective, all *v1alpha1.Objectives, node string) string {
-	alone := boundAlone(s, all)
+// aloneText says which batch work is bounded for a service: single workloads, or all
+// of it.
+func (p Page) aloneText(on string) string {
+	alone := p.boundAlone()
 	switch {
 	case alone == "":
-		return boundText(all, node)
-	case all.By == "":
+		return p.All.text(on)
+	case p.All.Files == "":
 		return alone + ". All other best-effort work keeps its CPU."
 	}
-	return alone + ". " + boundText(all, node)
+	return alone + ". " + p.All.text(on)
 }
 
-// boundAlone names the pods that are bounded alone for a service. It returns "" if
-// there are none.
-func boundAlone(s v1alpha1.ServiceObjective, all *v1alpha1.Objectives) string {
+// boundAlone names the workloads that are bounded alone for a service. It returns ""
+// if there are none.
+func (p Page) boundAlone() string {
 	var names []string
-	for _, b := range all.Bounded {
-		if b.ServiceNamespace == s.Namespace && b.Service == s.Pod {
-			names = append(names, fmt.Sprintf("%s alone has at most %.2f CPUs for it", podName(b.Namespace, b.Pod), float64(b.CPU.MilliValue())/1000))
-		}
+	for _, b := range p.Alone {
+		names = append(names, fmt.Sprintf("%s alone has at most %.2f CPUs for it", b.Workload, float64(b.May)/1000))
 	}
 	return strings.Join(names, ", and ")
 }
 
-func podName(namespace, pod string) string {
-	if namespace == "" {
-		return pod
-	}
-	return namespace + "/" + pod
-}
-
-// boundText says what bounds the best-effort work of a node.
-func boundText(all *v1alpha1.Objectives, node string) string {
-	why := after(" (", all.Why)
+// text says what bounds the best-effort work of a node.
+func (b ClassBound) text(on string) string {
+	why := after(" (", b.Reason)
 	if why != "" {
 		why += ")"
 	}
 	switch {
-	case all.BECPU != nil:
-		return fmt.Sprintf("All best-effort work of %s has at most %.2f CPUs by %s%s now.", node, float64(all.BECPU.MilliValue())/1000, all.By, why)
-	case all.By != "":
-		return fmt.Sprintf("%s bounds the best-effort work of %s now%s.", all.By, node, why)
+	case b.May > 0:
+		return fmt.Sprintf("All best-effort work of %s has at most %.2f CPUs by %s%s now.", on, float64(b.May)/1000, b.Files, why)
+	case b.Files != "":
+		return fmt.Sprintf("%s bounds the best-effort work of %s now%s.", b.Files, on, why)
 	}
-	return fmt.Sprintf("Nothing bounds the best-effort work of %s now%s.", node, why)
+	return fmt.Sprintf("Nothing bounds the best-effort work of %s now%s.", on, why)
 }
 
-// short rounds a time so that it is easy to read.
-func short(t time.Duration) string {
+// Short prints a time rounded, so that it is easy to read.
+func Short(t time.Duration) string {
 	switch {
 	case t >= 100*time.Millisecond:
 		return t.Round(time.Millisecond).String()
