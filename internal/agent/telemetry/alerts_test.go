@@ -31,6 +31,17 @@ func histogram(name, bound string) map[string]string {
 	}
 }
 
+// burning returns the series of an objective that is kept for some minutes, and then
+// missed.
+func burning(kept, missed int) map[string]string {
+	const of = `{workload="shop/web-0",namespace="shop",pod="web-0",instance="a"`
+	return map[string]string{
+		"tenon_objective_missed" + of + "}":                                       fmt.Sprintf("0x%d 1x%d", kept, missed),
+		"tenon_objective_verdict" + of + `,verdict="kept",cause=""}`:              fmt.Sprintf("1x%d stale", kept),
+		"tenon_objective_verdict" + of + `,verdict="missed",cause="best-effort"}`: fmt.Sprintf("_x%d 1x%d", kept, missed),
+	}
+}
+
 var alertCases = []alertCase{
 	{"TenondDown", map[string]string{`up{job="tenond",instance="a"}`: "1x10 0x20"}, 11, 15},
 	{"TenondLoopStalled", map[string]string{"tenon_last_tick_timestamp_seconds": "0+60x20 1200x20"}, 20, 26},
@@ -46,6 +57,8 @@ var alertCases = []alertCase{
 	{"TenonIsolationMechanismDown", map[string]string{`tenon_isolation_mechanism_down{mechanism="m"}`: "0x20 1x20"}, 20, 22},
 	{"TenonIsolationMechanismFailed", map[string]string{`tenon_isolation_mechanism_failures{mechanism="m"}`: "0x20 1x20"}, 20, 22},
 	{"TenonObjectiveMissed", map[string]string{`tenon_objective_missed{workload="shop/web-0",namespace="shop",pod="web-0",instance="a"}`: "0x20 1x30"}, 21, 25},
+	{"TenonObjectiveBurnsFast", burning(120, 30), 125, 132},
+	{"TenonObjectiveBurnsSlowly", burning(370, 40), 385, 396},
 	{"TenonLimitDoesNotFit", map[string]string{`tenon_cpu_misfit{workload="w",kind="threads"}`: "0x20 1x30"}, 28, 40},
 	{"TenonBestEffortWaitsForLong", map[string]string{"tenon_scheduler_oldest_wait_seconds": "1x20 16x20"}, 20, 22},
 

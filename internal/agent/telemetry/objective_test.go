@@ -92,3 +92,35 @@ tests:
 		t.Errorf("%v\n%s", err, out)
 	}
 }
+
+// TestTheAlertNamesTheCause lets an objective be missed for two causes, one after the
+// other. The alert about the burn rate names the one of the last minutes.
+func TestTheAlertNamesTheCause(t *testing.T) {
+	promtool := findPromtool(t)
+	rules, err := os.ReadFile(alerts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const tests = `rule_files: [alerts.yaml]
+evaluation_interval: 1m
+tests:
+  - interval: 1m
+    input_series:
+      - {series: 'tenon_objective_missed{instance="n",workload="shop/front",class="LS",namespace="shop",pod="front"}', values: '0x120 1x40 0x40'}
+      - {series: 'tenon_objective_verdict{instance="n",workload="shop/front",class="LS",namespace="shop",pod="front",verdict="missed",cause="best-effort"}', values: '_x120 1x20'}
+      - {series: 'tenon_objective_verdict{instance="n",workload="shop/front",class="LS",namespace="shop",pod="front",verdict="missed",cause="own-limit"}', values: '_x141 1x20'}
+    promql_expr_test:
+      - {expr: 'count by (pod, cause) (ALERTS{alertname="TenonObjectiveBurnsFast"})', eval_time: 135m, exp_samples: [{labels: '{pod="front", cause="best-effort"}', value: 1}]}
+      - {expr: 'count by (pod, cause) (ALERTS{alertname="TenonObjectiveBurnsFast"})', eval_time: 152m, exp_samples: [{labels: '{pod="front", cause="own-limit"}', value: 1}]}
+      - {expr: 'count by (pod, cause) (ALERTS{alertname="TenonObjectiveBurnsFast"})', eval_time: 175m, exp_samples: []}
+`
+	dir := t.TempDir()
+	for name, text := range map[string][]byte{"alerts.yaml": rules, "test.yaml": []byte(tests)} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := exec.Command(promtool, "test", "rules", filepath.Join(dir, "test.yaml")).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
