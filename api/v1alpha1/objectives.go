@@ -119,10 +119,12 @@ type ServiceRequests struct {
 	Source string `json:"source"`
 	// State is Kept, Missed or Undecided, for the requests alone. Cause is why it is
 	// not Kept: one of ServiceObjective, or no-source, too-few or straddled. Trouble is
-	// the reason of no-source, such as connect, redirect or reset.
-	State   string `json:"state"`
-	Cause   string `json:"cause,omitempty"`
-	Trouble string `json:"trouble,omitempty"`
+	// the reason of no-source, such as connect, redirect or reset. Since is the time at
+	// which State began, on the clock of the node.
+	State   string            `json:"state"`
+	Since   *metav1.MicroTime `json:"since,omitempty"`
+	Cause   string            `json:"cause,omitempty"`
+	Trouble string            `json:"trouble,omitempty"`
 	// Percentile is the target that decided State, such as p99, in the last window
 	// with a verdict. Measured is a time within which this part of the requests was
 	// answered; absent: no bucket of the histogram is that long.

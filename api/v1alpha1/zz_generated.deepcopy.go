@@ -521,6 +521,10 @@ func (in *ServiceRequests) DeepCopyInto(out *ServiceRequests) {
 		*out = make([]RequestTarget, len(*in))
 		copy(*out, *in)
 	}
+	if in.Since != nil {
+		in, out := &in.Since, &out.Since
+		*out = (*in).DeepCopy()
+	}
 	if in.Measured != nil {
 		in, out := &in.Measured, &out.Measured
 		*out = new(v1.Duration)

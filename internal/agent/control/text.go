@@ -297,11 +297,7 @@ func (w Workload) describe(b *strings.Builder, at time.Time) {
 		b.WriteByte('\n')
 	}
 	if p := w.Verdict; p != nil {
-		lasts := ""
-		if since := p.Judgement.Since; !since.IsZero() {
-			lasts = PrintDuration(at.Sub(since))
-		}
-		fmt.Fprintf(b, "  objective  %s\n             %s\n", verdict.Wants(p.Objective()), p.Text("this machine", lasts))
+		fmt.Fprintf(b, "  objective  %s\n             %s\n", verdict.Wants(p.Objective()), p.Text("this machine", at, PrintDuration))
 	}
 	var asked []string
 	if v, is := w.CPULimit.Value(); is {

@@ -96,6 +96,15 @@ func wallTime(v View, at time.Time) metav1.MicroTime {
 	return metav1.NewMicroTime(v.Tick.Begun.Add(at.Sub(v.Tick.Snapshot.At)).Truncate(time.Millisecond))
 }
 
+// sinceOf is wallTime for a time that may be missing.
+func sinceOf(v View, at time.Time) *metav1.MicroTime {
+	if at.IsZero() {
+		return nil
+	}
+	wall := wallTime(v, at)
+	return &wall
+}
+
 // boundedOf lists the BE workloads that are bounded alone.
 func boundedOf(v View, pods map[node.WorkloadID]bool) (all []v1alpha1.BoundedWork) {
 	single := v.Tick.Single
@@ -113,7 +122,7 @@ func boundedOf(v View, pods map[node.WorkloadID]bool) (all []v1alpha1.BoundedWor
 
 func serviceOf(v View, pods map[node.WorkloadID]bool, id node.WorkloadID, j slo.Judgement) v1alpha1.ServiceObjective {
 	s := v1alpha1.ServiceObjective{
-		Requests: requestsOf(j.Requests), State: states[j.Verdict], Cause: string(j.Cause), Estimated: j.Estimated,
+		Requests: requestsOf(v, j.Requests), State: states[j.Verdict], Cause: string(j.Cause), Estimated: j.Estimated,
 		Periods: j.Periods, ThrottledPeriods: j.ThrottledPeriods,
 	}
 	if j.Objective > 0 {
@@ -121,10 +130,7 @@ func serviceOf(v View, pods map[node.WorkloadID]bool, id node.WorkloadID, j slo.
 		s.RunQueueDelay = &want
 	}
 	s.Namespace, s.Pod = nameOf(pods, id)
-	if !j.Since.IsZero() {
-		at := wallTime(v, j.Since)
-		s.Since = &at
-	}
+	s.Since = sinceOf(v, j.Since)
 	if j.Tail > 0 || j.Verdict != slo.Undecided && j.Requests.Verdict == "" {
 		measured := duration(j.Tail)
 		s.Measured = &measured
@@ -163,12 +169,13 @@ func stated(o node.RequestObjective) *v1alpha1.ServiceRequests {
 
 // requestsOf returns the verdict about the requests of a service, or nil if it has no
 // objective for them.
-func requestsOf(j slo.RequestJudgement) *v1alpha1.ServiceRequests {
+func requestsOf(v View, j slo.RequestJudgement) *v1alpha1.ServiceRequests {
 	if j.Verdict == "" {
 		return nil
 	}
 	r := stated(j.Want)
 	r.State, r.Cause, r.Trouble = states[j.Verdict], string(j.Cause), string(j.Trouble)
+	r.Since = sinceOf(v, j.Since)
 	if j.Total == 0 {
 		return r
 	}

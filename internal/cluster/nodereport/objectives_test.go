@@ -29,7 +29,7 @@ func missing() View {
 			}},
 		},
 		"system.slice/db": {Verdict: slo.Kept, Since: time.Unix(4000, 0), Objective: time.Millisecond, Tail: 100 * time.Microsecond, Requests: slo.RequestJudgement{
-			Verdict: slo.Kept, Want: node.RequestObjective{Within: [len(node.Percentiles)]time.Duration{4: 5 * time.Millisecond}, Source: node.SourceMetrics},
+			Verdict: slo.Kept, Since: time.Unix(4990, 0), Want: node.RequestObjective{Within: [len(node.Percentiles)]time.Duration{4: 5 * time.Millisecond}, Source: node.SourceMetrics},
 			Target: 4, Total: 750, Tail: node.Some(5 * time.Millisecond), Bounds: []time.Duration{time.Millisecond, 5 * time.Millisecond, time.Second}, Counts: []int64{0, 745, 0, 5},
 		}},
 	}
@@ -64,6 +64,9 @@ func TestTheReportNamesWhoMissesItsObjective(t *testing.T) {
 	if web.Requests != nil || r.State != v1alpha1.ObjectiveKept || r.Source != "metrics" || r.Percentile != "p99" || r.Measured.Duration != 5*time.Millisecond ||
 		!slices.Equal(r.Targets, []v1alpha1.RequestTarget{{Percentile: "p99", Within: duration(5 * time.Millisecond)}}) {
 		t.Errorf("%+v", r)
+	}
+	if since := noon.Add(-10 * time.Second); !r.Since.Time.Equal(since) {
+		t.Errorf("requests are kept since %v, want %v on the wall clock", r.Since, since)
 	}
 	if b := r.Buckets; len(b) != 2 || b[0].Above.Duration != time.Millisecond || b[0].UpTo.Duration != 5*time.Millisecond || b[0].Count != 745 || b[1].UpTo != nil || b[1].Above.Duration != time.Second || b[1].Count != 5 {
 		t.Errorf("buckets %+v", b)

@@ -59,12 +59,11 @@ func Of(p *corev1.Pod, n *nodepages.Node, now time.Time) *Objective {
 		}
 		page.State, page.Cause = s.State, s.Cause
 		page.state(stated)
-		lasts := ""
 		if s.Since != nil {
 			page.Since = s.Since.Time.UTC().Format(time.RFC3339)
-			lasts = nodepages.Duration(max(n.Report.Status.Reported.Sub(s.Since.Time), 0))
 		}
-		page.Text = fmt.Sprintf("%s The node said so %s.", reportedPage(s, all).Text(n.Name, lasts), n.Age(now))
+		text := reportedPage(s, all).Text(n.Name, n.Report.Status.Reported.Time, nodepages.Duration)
+		page.Text = fmt.Sprintf("%s The node said so %s.", text, n.Age(now))
 		return page
 	}
 	return page.unreported(said)
@@ -126,6 +125,9 @@ func reportedPage(s v1alpha1.ServiceObjective, all *v1alpha1.Objectives) verdict
 		Verdict: verdictOf(s.State), Cause: slo.Cause(s.Cause), Objective: wants.RunQueueDelay.Or(0), Estimated: s.Estimated,
 		Periods: s.Periods, ThrottledPeriods: s.ThrottledPeriods,
 	}
+	if s.Since != nil {
+		j.Since = s.Since.Time
+	}
 	if s.Measured != nil {
 		j.Tail = s.Measured.Duration
 	}
@@ -138,6 +140,10 @@ func reportedPage(s v1alpha1.ServiceObjective, all *v1alpha1.Objectives) verdict
 	if r := s.Requests; r != nil {
 		j.Requests = slo.RequestJudgement{
 			Verdict: verdictOf(r.State), Cause: slo.Cause(r.Cause), Trouble: node.SourceTrouble(r.Trouble), Want: wants.Requests, Target: percentileNamed(r.Percentile),
+		}
+		j.Requests.Since = j.Since // a node of an earlier version does not report it
+		if r.Since != nil {
+			j.Requests.Since = r.Since.Time
 		}
 		for _, b := range r.Buckets {
 			j.Requests.Total += b.Count

@@ -44,6 +44,7 @@ func TestTheNodeAndTheClusterSayTheSame(t *testing.T) {
 				if kind != "waits" {
 					j.Requests = requests
 					j.Requests.Verdict, j.Requests.Cause, j.Requests.Trouble = v, cause, node.TroubleRedirect
+					j.Requests.Since = at.Add(-25 * time.Second)
 				}
 				turn := tick.Tick{Begun: noon, BackOff: 500, Objectives: map[node.WorkloadID]slo.Judgement{"shop/web": j}}
 				turn.Snapshot = node.Snapshot{At: at, Workloads: []node.Workload{
@@ -63,7 +64,7 @@ func TestTheNodeAndTheClusterSayTheSame(t *testing.T) {
 				if o == nil {
 					t.Fatal("the pod has no objective")
 				}
-				here, there := page.Text("node-1", "40s"), strings.TrimSuffix(o.Text, " The node said so 0s ago.")
+				here, there := page.Text("node-1", at, nodepages.Duration), strings.TrimSuffix(o.Text, " The node said so 0s ago.")
 				if here != there {
 					t.Errorf("%s, %s, %s:\n%s\n%s", v, cause, kind, here, there)
 				}

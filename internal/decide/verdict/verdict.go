@@ -150,11 +150,11 @@ func (p Page) Blame() string {
 }
 
 // Text says in words whether the objective is kept, and if not, why not and what is
-// done about it. on is the name of the node. lasts is the time since the verdict
-// began, such as 40s, or "".
-func (p Page) Text(on, lasts string) string {
+// done about it. on is the name of the node. at is the time of the page, on the clock
+// of the judgement, and duration prints a time such as 40s.
+func (p Page) Text(on string, at time.Time, duration func(time.Duration) string) string {
 	s := p.Judgement
-	lasts = after(" for ", lasts)
+	lasts := lastsText(s.Since, at, duration)
 	switch s.Verdict {
 	case slo.Kept:
 		text := fmt.Sprintf("It is kept%s%s.", lasts, after(": ", keptText(s)))
@@ -173,7 +173,7 @@ func (p Page) Text(on, lasts string) string {
 	}
 	text := fmt.Sprintf("It is missed%s: its threads wait up to %s (P99). ", lasts, measured(s))
 	if s.Requests.Verdict == slo.Missed {
-		text = fmt.Sprintf("It is missed%s: %s. ", lasts, answered(s.Requests))
+		text = fmt.Sprintf("It is missed%s: %s. ", lastsText(s.Requests.Since, at, duration), answered(s.Requests))
 	}
 	alone := " Batch work is left alone."
 	switch s.Cause {
@@ -195,6 +195,15 @@ func (p Page) Text(on, lasts string) string {
 		return text + "Its threads hardly waited for a CPU: its own work took longer, or it waited for something else." + alone
 	}
 	return text + "For what they waited is not clear." + alone
+}
+
+// lastsText says for how long a verdict lasts, such as " for 40s". It returns "" if
+// that is not known.
+func lastsText(since, at time.Time, duration func(time.Duration) string) string {
+	if since.IsZero() {
+		return ""
+	}
+	return " for " + duration(max(at.Sub(since), 0))
 }
 
 // keptText says what was measured of a service that keeps its objective.
