@@ -85,8 +85,8 @@ type ServiceObjective struct {
 	Estimated bool             `json:"estimated,omitempty"`
 	// Cause says why the objective is missed: best-effort, own-limit, own-threads,
 	// other-service, system, host, unclear, unknown-runner or not-waiting. BE work loses CPU only
-	// for best-effort and unknown-runner. Or it says why State is Undecided: unmeasured
-	// or too-few, or as in Requests. Why has the details of unmeasured.
+	// for best-effort and unknown-runner. Or it says why State is Undecided: unmeasured,
+	// below-least or too-few, or as in Requests. Why has the details of unmeasured.
 	Cause string `json:"cause,omitempty"`
 	Why   string `json:"why,omitempty"`
 	// Culprit is the work that is most to blame for a miss, if the cause is work of

@@ -45,6 +45,10 @@ func (c Cluster) Data() map[string]string { return maps.Clone(c.texts) }
 // colocation.
 func (c Cluster) Colocates() bool { return c.colocation.all.Enable.Or(false) }
 
+// Objectives returns the limits and the objectives of pods for the whole cluster. Some
+// nodes may have others.
+func (c Cluster) Objectives() PodObjectives { return c.objectives.all }
+
 // LacksColocation reports whether data has a colocation-config that c does not
 // have, because it has a fault and no former content was known. Then c does not
 // say whether colocation is meant to be enabled.

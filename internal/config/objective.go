@@ -131,8 +131,10 @@ func isSeriesName(s string) bool {
 type PodObjectives struct {
 	// Scrape says whether the agent may read metrics that pods show, for
 	// objectives with the source metrics. Without it, it may. LeastRequestLatency is
-	// the shortest target for requests that a pod may have.
+	// the shortest target for requests that a pod may have, and LeastRunQueueDelay the
+	// shortest for waits.
 	Scrape              node.Maybe[bool]          `json:"scrape,omitzero"`
+	LeastRunQueueDelay  node.Maybe[time.Duration] `json:"leastRunQueueDelay,omitzero" range:"10µs..1s"`
 	LeastRequestLatency node.Maybe[time.Duration] `json:"leastRequestLatency,omitzero" range:"100µs..1m"`
 
 	Objectives []ObjectiveEntry `json:"objectives,omitempty" strict:"yes"`
@@ -157,14 +159,37 @@ func (e ObjectiveEntry) SelectsAll() bool {
 // Refuses returns why the administrator does not allow the objective of a pod for
 // its requests. It returns "" if it is allowed.
 func (p PodObjectives) Refuses(o node.RequestObjective) node.SourceTrouble {
-	least := valueOf(p.LeastRequestLatency)
 	switch {
 	case !p.Scrape.Or(true):
 		return node.TroubleOff
-	case slices.ContainsFunc(o.Within[:], func(t time.Duration) bool { return t != 0 && t < least }):
+	case len(p.TooStrict(node.Objective{Requests: o})) > 0:
 		return node.TroubleTooStrict
 	}
 	return ""
+}
+
+// TooStrict returns a fault for each time of an objective that is shorter than the
+// administrator allows.
+func (p PodObjectives) TooStrict(o node.Objective) (faults []Fault) {
+	below := func(field string, got time.Duration, key string, least time.Duration) {
+		if got > 0 && got < least {
+			faults = append(faults, Fault{Field: field, Problem: fmt.Sprintf("%v: want %v or more (%s in %s)", got, least, key, keyObjective)})
+		}
+	}
+	below("runQueueDelay", o.RunQueueDelay.Or(0), "leastRunQueueDelay", valueOf(p.LeastRunQueueDelay))
+	for i, target := range o.Requests.Within {
+		below(node.Percentiles[i].Name, target, "leastRequestLatency", valueOf(p.LeastRequestLatency))
+	}
+	return faults
+}
+
+// Limit returns an objective as it counts: one for waits that is shorter than the
+// administrator allows is not judged.
+func (p PodObjectives) Limit(o node.Objective) node.Objective {
+	if want, asks := o.RunQueueDelay.Value(); asks && want < valueOf(p.LeastRunQueueDelay) {
+		o.RunQueueDelay, o.TooStrict = node.Maybe[time.Duration]{}, o.RunQueueDelay
+	}
+	return o
 }
 
 // Of returns the objective of a pod with this namespace and these labels: that

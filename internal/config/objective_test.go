@@ -127,6 +127,23 @@ func TestAnAdministratorLimitsObjectivesForRequests(t *testing.T) {
 			t.Errorf("%s: %q, want %q", text, got, want)
 		}
 	}
+	limits := PodObjectives{LeastRunQueueDelay: node.Some(2 * time.Millisecond), LeastRequestLatency: node.Some(6 * time.Millisecond)}
+	strict, _ := ReadObjective(scraped(`"runQueueDelay": "1ms", "p50": "6ms", "p99": "5ms"`), node.LS)
+	faults := limits.TooStrict(strict)
+	if len(faults) != 2 || faults[0].String() != "runQueueDelay: 1ms: want 2ms or more (leastRunQueueDelay in objective-config)" || faults[1].String() != "p99: 5ms: want 6ms or more (leastRequestLatency in objective-config)" {
+		t.Errorf("%v", faults)
+	}
+	if got := limits.Limit(strict); got.RunQueueDelay.Known() || got.TooStrict.Or(0) != time.Millisecond || got.Requests != strict.Requests {
+		t.Errorf("%+v", got)
+	}
+	limits.LeastRunQueueDelay = strict.RunQueueDelay
+	if got := limits.Limit(strict); got != strict || (PodObjectives{}).Limit(strict) != strict {
+		t.Errorf("%+v", got)
+	}
+	_, faults = ParseConfigMap(map[string]string{keyObjective: `{"leastRunQueueDelay": "3ms", "objectives": [{"namespaces": ["shop"], "objective": {"runQueueDelay": "2ms"}}]}`})
+	if len(faults) != 1 || faults[0].String() != "objective-config.objectives[0].objective.runQueueDelay: 2ms: want 3ms or more (leastRunQueueDelay in objective-config)" {
+		t.Errorf("%v", faults)
+	}
 	if _, faults := ParseConfigMap(map[string]string{keyObjective: `{"leastRequestLatency": "1us"}`}); len(faults) != 1 || faults[0].String() != "objective-config.leastRequestLatency: 1µs: want a duration from 100µs to 1m" {
 		t.Errorf("%v", faults)
 	}

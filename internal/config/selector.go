@@ -70,6 +70,9 @@ func objectiveFaults(p PodObjectives) []Fault {
 			c.fault(at, "it selects every pod of the cluster: want namespaces, or a podSelector with a label")
 		}
 		c.checkObjective(e.Objective, at+".objective")
+		for _, f := range p.TooStrict(e.Objective.Node()) {
+			c.fault(at+".objective."+f.Field, f.Problem)
+		}
 		c.need(at+".objective", e.Objective.Node() != node.Objective{} || c.badBelow(at+".objective"), "runQueueDelay, or a target for requests such as p99")
 	}
 	return c.faults

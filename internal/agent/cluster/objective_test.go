@@ -59,6 +59,14 @@ func TestAnObjectiveChangesWhileThePodRuns(t *testing.T) {
 	s.Put(configMap(map[string]string{"objective-config": `{"objectives": [{"namespaces": ["shop"], "objective": {"runQueueDelay": "40s"}}]}`}))
 	soon(t, "the fault is known", func() bool { c.FollowConfig(); return len(c.cfg.status.Faults) == 1 })
 	becomes("a key with a fault keeps its content", 40*time.Millisecond)
+	s.Put(configMap(map[string]string{"objective-config": `{"leastRunQueueDelay": "5ms", "objectives": [{"namespaces": ["shop"], "objective": {"runQueueDelay": "40ms"}}]}`}))
+	soon(t, "the limit is known", func() bool { c.FollowConfig(); return c.cfg.node.Objectives.LeastRunQueueDelay.Known() })
+	becomes("the ConfigMap keeps the limit", 40*time.Millisecond)
+	web.Annotations = map[string]string{kube.AnnotationObjective: `{"runQueueDelay": "2ms"}`}
+	becomes("an objective below the limit does not count", 0)
+	if strict := c.workloads()[0].Objective.TooStrict.Or(0); strict != 2*time.Millisecond {
+		t.Errorf("too strict: %v", strict)
+	}
 	web.Annotations = map[string]string{kube.AnnotationObjective: `{}`}
 	becomes("the pod says that it has none", 0)
 	web.Annotations, web.Labels[kube.LabelQOSClass] = nil, "BE"

@@ -57,10 +57,11 @@ func objectiveOf(p *corev1.Pod, class node.Class, byConfigMap config.PodObjectiv
 	if !class.Sensitive() {
 		return node.Objective{}
 	}
-	if o, said, _ := kube.ObjectiveOf(p, class); said {
-		return o
+	o, said, _ := kube.ObjectiveOf(p, class)
+	if !said {
+		o = byConfigMap.Of(p.Namespace, p.Labels)
 	}
-	return byConfigMap.Of(p.Namespace, p.Labels)
+	return byConfigMap.Limit(o)
 }
 
 // A metricsPlace is where a pod shows its metrics: its address, or the reason why

@@ -113,6 +113,9 @@ func (h *hooks) validatePod(ctx context.Context, req admission.Request) admissio
 		return admission.Errored(http.StatusInternalServerError, fmt.Errorf("look up what the pods of namespace %s may ask for: %w", req.Namespace, err))
 	}
 	in := tenant.Namespace{Name: req.Namespace, Labels: n.Labels, Home: h.home}
+	if c := h.settings.Cluster(); c != nil { // else the agents alone enforce the limits
+		in.Limits = c.Objectives()
+	}
 	if req.Operation != admissionv1.Update {
 		return h.answer("pod", req, rules.ValidateCreate(&pod, in, h.colocationOff(ctx), h.ranges(ctx, req.Namespace)))
 	}

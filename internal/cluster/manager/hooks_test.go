@@ -209,3 +209,28 @@ func (o offers) List(_ context.Context, to client.ObjectList, options ...client.
 	}
 	return nil
 }
+
+// TestTheWebhookKnowsTheShortestObjective creates a pod whose objective is shorter than
+// the ConfigMap allows. Without settings the agents alone enforce the limit.
+func TestTheWebhookKnowsTheShortestObjective(t *testing.T) {
+	p := corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{
+		Name: "main", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}},
+	}}}}
+	p.Name, p.Labels, p.Annotations = "web", map[string]string{"koordinator.sh/qosClass": "LS"}, map[string]string{"tenon.sh/objective": `{"runQueueDelay": "1ms"}`}
+	pod, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	limited, faults := config.ParseConfigMap(map[string]string{"objective-config": `{"leastRunQueueDelay": "2ms"}`})
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	const refused = "metadata.annotations[tenon.sh/objective].runQueueDelay: 1ms: want 2ms or more (leastRunQueueDelay in objective-config)"
+	for want, cluster := range map[string]*config.Cluster{"": nil, refused: &limited} {
+		h := &hooks{client: &spaces{namespace: "shop"}, live: &spaces{}, settings: fixed{cluster}, cert: &certificate.Serving{}, log: slog.New(slog.DiscardHandler)}
+		answer := h.validatePod(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "shop", Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: pod}}})
+		if answer.Allowed != (want == "") || !answer.Allowed && !strings.Contains(answer.Result.Message, want) {
+			t.Errorf("%+v, want %q", answer, want)
+		}
+	}
+}

@@ -65,6 +65,8 @@ type Namespace struct {
 	// Home is the namespace of Tenon itself. Its pods have all rights by default,
 	// as those of kube-system have.
 	Home string
+	// Limits say which objectives are too short for pods of the cluster.
+	Limits config.PodObjectives
 }
 
 // Allows reports whether the pods of the namespace may ask for something. A
@@ -91,6 +93,22 @@ func (n Namespace) Refuse(old, p *corev1.Pod) []config.Fault {
 			continue
 		}
 		faults = append(faults, config.Fault{Field: a.field, Problem: fmt.Sprintf("namespace %.64q may not have %s: %s", n.Name, a.what, n.remedy(a))})
+	}
+	return append(faults, n.tooStrict(old, p)...)
+}
+
+// tooStrict returns the faults of an objective that is shorter than the administrator
+// allows, unless the pod had it before.
+func (n Namespace) tooStrict(old, p *corev1.Pod) (faults []config.Fault) {
+	if old != nil && old.Annotations[kube.AnnotationObjective] == p.Annotations[kube.AnnotationObjective] {
+		return nil
+	}
+	o, said, _ := kube.ObjectiveOf(p, kube.ClassWithDefault(p))
+	if !said {
+		return nil
+	}
+	for _, f := range n.Limits.TooStrict(o) {
+		faults = append(faults, config.Fault{Field: annotation(kube.AnnotationObjective) + "." + f.Field, Problem: f.Problem})
 	}
 	return faults
 }

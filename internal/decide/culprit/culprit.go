@@ -238,7 +238,7 @@ type follower struct {
 // helps reports whether the service for which a workload is bounded still has an
 // objective. Otherwise the workload gets its CPU back at once.
 func (b Bound) helps(s node.Snapshot) bool {
-	return facts.AnyOf(s.Workloads, func(w *node.Workload) bool { return w.ID == b.Victim && w.Objective != (node.Objective{}) })
+	return facts.AnyOf(s.Workloads, func(w *node.Workload) bool { return w.ID == b.Victim && w.Objective.Judged() })
 }
 
 // growBack keeps a bound, and lets it grow with time. A bound that limits nothing

@@ -12,7 +12,7 @@ import (
 // A Verdict says whether a workload meets its objective.
 type Verdict string
 
-// The verdicts. Undecided has a cause, too: Unmeasured, TooFew, NoSource or Straddled.
+// The verdicts. Undecided has a cause, too: BelowLeast, Unmeasured, TooFew, NoSource or Straddled.
 const (
 	Kept      Verdict = "kept"
 	Missed    Verdict = "missed"
@@ -44,6 +44,8 @@ const (
 	// UnknownRunner: only the mean wait is measured here, not which work ran
 	// meanwhile. Best-effort work gives way.
 	UnknownRunner Cause = "unknown-runner"
+	// BelowLeast: the objective for waits is shorter than the administrator allows.
+	BelowLeast Cause = "below-least"
 	// Unmeasured: the waits cannot be measured on this node.
 	Unmeasured Cause = "unmeasured"
 	// TooFew: there were too few waits or requests for a verdict, or the first window
@@ -61,7 +63,7 @@ const (
 )
 
 // Causes lists all causes.
-var Causes = []Cause{ForBE, OwnLimit, OwnThreads, OtherService, System, Host, Unclear, UnknownRunner, Unmeasured, TooFew, NotWaiting, NoSource, Straddled}
+var Causes = []Cause{ForBE, OwnLimit, OwnThreads, OtherService, System, Host, Unclear, UnknownRunner, BelowLeast, Unmeasured, TooFew, NotWaiting, NoSource, Straddled}
 
 // A Judgement is the verdict about the objective of one workload. If it has one for
 // its waits and one for its requests, the verdict is the worse one; an objective
@@ -117,15 +119,19 @@ func (x Tracker) Judgements(s node.Snapshot) map[node.WorkloadID]Judgement {
 	for i := range s.Workloads {
 		w := &s.Workloads[i]
 		want, requests := wantOf(w), hasRequests(w)
-		if want == 0 && !requests {
+		strict, tooStrict := w.Objective.TooStrict.Value()
+		if want == 0 && !requests && !tooStrict {
 			continue
 		}
 		if all == nil {
 			all = map[node.WorkloadID]Judgement{}
 		}
 		j := x.Requests[w.ID].Judgement
-		if want > 0 {
+		switch {
+		case want > 0:
 			j = x.ofWaits(w.ID, want).with(j)
+		case tooStrict:
+			j = Judgement{Verdict: Undecided, Cause: BelowLeast, Objective: strict}.with(j)
 		}
 		all[w.ID] = j
 	}

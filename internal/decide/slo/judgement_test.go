@@ -243,3 +243,17 @@ func TestWaitsByRunnerAddUp(t *testing.T) {
 		}
 	}
 }
+
+// TestAnObjectiveBelowTheLeastIsNotJudged checks that an objective that the
+// administrator does not allow is visible, and that nothing follows from it.
+func TestAnObjectiveBelowTheLeastIsNotJudged(t *testing.T) {
+	s := node.Snapshot{Workloads: []node.Workload{{ID: "web", Class: node.LS, Objective: node.Objective{TooStrict: node.Some(time.Millisecond)}}}}
+	tracker := Tracker{}.Observe(s)
+	j := tracker.Judgements(s)["web"]
+	if j.Verdict != Undecided || j.Cause != BelowLeast || j.Objective != time.Millisecond {
+		t.Errorf("%+v", j)
+	}
+	if !tracker.Empty() || len(tracker.Violations()) > 0 {
+		t.Errorf("it is tracked: %+v", tracker)
+	}
+}

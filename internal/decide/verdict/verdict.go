@@ -166,7 +166,10 @@ func (p Page) Text(on string, at time.Time, duration func(time.Duration) string)
 		if s.Objective == 0 {
 			return "Whether it is kept is not known: " + undecidedText(s.Requests) + "."
 		}
-		if s.Cause == slo.Unmeasured {
+		switch s.Cause {
+		case slo.BelowLeast:
+			return "It is not judged: it is shorter than leastRunQueueDelay in objective-config."
+		case slo.Unmeasured:
 			return fmt.Sprintf("Whether it is kept is not known: %s does not measure the waits%s.", on, after(": ", p.Unmeasured))
 		}
 		return "Whether it is kept is not known yet: there were too few waits for a verdict."

@@ -10,6 +10,9 @@ type Objective struct {
 	// RunQueueDelay is an objective for the waits of the workload's threads for
 	// a CPU: 99 of 100 waits should be shorter.
 	RunQueueDelay Maybe[time.Duration] `json:"run_queue_delay,omitzero"`
+	// TooStrict is such an objective that the administrator does not allow, because it
+	// is too short. It is not judged.
+	TooStrict Maybe[time.Duration] `json:"too_strict,omitzero"`
 	// Requests is an objective for the time in which it answers requests.
 	Requests RequestObjective `json:"requests,omitzero"`
 }
@@ -46,6 +49,9 @@ type Label struct {
 
 // MaxLabels is the number of labels that a Series can have.
 const MaxLabels = 4
+
+// Judged reports whether there is an objective that may be kept or missed.
+func (o Objective) Judged() bool { return o.RunQueueDelay.Known() || o.Requests.Stated() }
 
 // Stated reports whether there is an objective for requests.
 func (o RequestObjective) Stated() bool { return o.Within != [len(Percentiles)]time.Duration{} }
