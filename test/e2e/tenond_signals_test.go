@@ -19,6 +19,7 @@ import (
 
 	"tenon.sh/tenon/internal/agent/control"
 	"tenon.sh/tenon/internal/agent/record"
+	"tenon.sh/tenon/internal/model/node"
 )
 
 // patientConfig is a configuration with a very long period. Only an event can
@@ -134,6 +135,28 @@ func TestSignalsOfDelayNarrowBEAtOnce(t *testing.T) {
 		t.Errorf("tenond logged a fault:\n%s", text)
 	}
 	d.stop()
+	s.restore()
+}
+
+// TestSignalsBoundOneJobUntilARestore kills tenond while one job alone is bounded
+// for a service. tenon restore must give the job its CPU back: on the cgroups of this
+// machine, and in the VMs on those of v2.
+func TestSignalsBoundOneJobUntilARestore(t *testing.T) {
+	s := plantSite(t, strings.Replace(requestsConfig, "OBJECTIVE", "objective: {runQueueDelay: 1ms}", 1))
+	s.run("batch/quiet", "sleep", "600")
+	d := s.tenond()
+	if text := d.said(); strings.Contains(text, "not counted by BPF") {
+		failIfStrict(t, text)
+	}
+	s.awaitWatchdog()
+	s.crowd(job)
+	s.crowd(service)
+	eventually(t, "the job to blame is bounded", func() bool {
+		v, err := s.tree.ReadCPUMax(string(s.path(job)))
+		return err == nil && node.CPUMax(v).Quota != node.NoQuota
+	})
+	d.signal(syscall.SIGKILL)
+	<-d.end
 	s.restore()
 }
 
