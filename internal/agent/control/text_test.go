@@ -3,6 +3,7 @@ package control
 import (
 	"encoding/json"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -98,6 +99,7 @@ func TestAMissedObjectiveIsExplained(t *testing.T) {
 	}}
 	of.Single = map[node.WorkloadID]culprit.Bound{job: {Victim: web, May: 750, Share: 100}}
 	l := NewLedger("v1")
+	l.Observe(measuredTick(63*time.Second, 800), nil)
 	l.Observe(of, nil)
 	explained := func() string {
 		e, err := l.ExplainWorkload("web.service")
@@ -119,6 +121,11 @@ func TestAMissedObjectiveIsExplained(t *testing.T) {
 `
 	if text := explained(); !strings.Contains(text, want) {
 		t.Errorf("got\n%s\nwant in it\n%s", text, want)
+	}
+	page, err := os.ReadFile("../../../docs/objectives.md")
+	flat := func(text string) string { return strings.Join(strings.Fields(text), " ") }
+	if text, _, _ := strings.Cut(explained(), "  asked for"); err != nil || !strings.Contains(flat(string(page)), flat("$ tenon explain web.service "+text+"```")) {
+		t.Errorf("docs/objectives.md shows another text than %s (%v)", text, err)
 	}
 	const line = "missed     system.slice/web.service for 40s: best-effort (batch.slice/job.service 64 %)\n"
 	if text := l.Status().String(); !strings.Contains(text, line) {

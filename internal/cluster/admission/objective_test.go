@@ -1,12 +1,15 @@
 package admission
 
 import (
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/tenant"
+	"tenon.sh/tenon/internal/config"
 )
 
 // TestAnObjectiveIsRefusedWithFieldAndRange writes objectives into new pods,
@@ -90,5 +93,38 @@ func TestAProfileStatesAnObjective(t *testing.T) {
 	}})
 	if o, said, _ := kube.ObjectiveOf(p, kube.Class(p)); !v.Allowed() || !said || !o.RunQueueDelay.Known() {
 		t.Errorf("%s: %v", v.Message(), p.Annotations)
+	}
+}
+
+// TestEveryLineOfThePageAboutObjectivesIsAccepted writes the lines of
+// docs/objectives.md where the page says that they stand.
+func TestEveryLineOfThePageAboutObjectivesIsAccepted(t *testing.T) {
+	document, err := os.ReadFile("../../../docs/objectives.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]int{}
+	for _, m := range regexp.MustCompile("`((?:tenon.sh/objective|objective-config|objective): .*?)` \\|").FindAllStringSubmatch(string(document), -1) {
+		line := m[1]
+		key, value, _ := strings.Cut(line, ": ")
+		seen[key]++
+		v := Verdict{}
+		switch key {
+		case kube.AnnotationObjective:
+			v = ValidateCreate(pod(t, "koordinator.sh/qosClass: LS", line, own), tenant.Namespace{}, false, Ranges{})
+		case "objective-config":
+			v = ValidateConfigMap(map[string]string{key: strings.Trim(value, "'")})
+		default:
+			_, faults := config.Parse([]byte("apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\nrules:\n- {name: web, class: LS, units: [web.service], " + line + "}\n"))
+			if len(faults) > 0 {
+				t.Errorf("%s: %v", line, faults)
+			}
+		}
+		if !v.Allowed() || len(v.Warnings) > 0 {
+			t.Errorf("%s: refusals %q, warnings %q", line, v.Message(), v.Warnings)
+		}
+	}
+	if seen[kube.AnnotationObjective] != 2 || seen["objective-config"] != 1 || seen["objective"] != 1 {
+		t.Errorf("the page has %v", seen)
 	}
 }

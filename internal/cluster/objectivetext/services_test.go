@@ -1,6 +1,7 @@
 package objectivetext
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -69,5 +70,39 @@ shop/db   waits within 2ms                                  1     0       0     
 	}
 	if got := Table(Services(nil, nil)); got != "No service has an objective that its node has reported.\n" {
 		t.Error(got)
+	}
+}
+
+// TestThePageAboutObjectivesShowsTheTable compares docs/objectives.md with the table of
+// two services.
+func TestThePageAboutObjectivesShowsTheTable(t *testing.T) {
+	document, err := os.ReadFile("../../../docs/objectives.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const ms = time.Millisecond
+	of := func(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
+	reported := metav1.NewMicroTime(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	begun := metav1.NewMicroTime(reported.Add(-40 * time.Second))
+	cart := &v1alpha1.ServiceRequests{
+		Source: "metrics", State: v1alpha1.ObjectiveKept, Targets: []v1alpha1.RequestTarget{{Percentile: "p99", Within: *of(5 * ms)}},
+		Buckets: []v1alpha1.RequestBucket{{UpTo: of(ms), Count: 700}, {Above: *of(ms), UpTo: of(2 * ms), Count: 50}},
+	}
+	node := func(services []v1alpha1.ServiceObjective, bounded ...v1alpha1.BoundedWork) nodepages.Node {
+		return nodepages.Node{Report: &v1alpha1.NodeReport{Status: v1alpha1.NodeReportStatus{Reported: reported, Objectives: &v1alpha1.Objectives{Services: services, Bounded: bounded}}}}
+	}
+	nodes := []nodepages.Node{
+		node([]v1alpha1.ServiceObjective{
+			{Namespace: "shop", Pod: "web-0", RunQueueDelay: of(2 * ms), State: v1alpha1.ObjectiveMissed, Since: &begun, Cause: "best-effort", CulpritNamespace: "batch", Culprit: "train-4"},
+			{Namespace: "shop", Pod: "cart-0", State: v1alpha1.ObjectiveKept, Requests: cart},
+		}, v1alpha1.BoundedWork{Namespace: "batch", Pod: "train-4", ServiceNamespace: "shop", Service: "web-0"}),
+		node([]v1alpha1.ServiceObjective{
+			{Namespace: "shop", Pod: "web-1", RunQueueDelay: of(2 * ms), State: v1alpha1.ObjectiveKept},
+			{Namespace: "shop", Pod: "cart-1", State: v1alpha1.ObjectiveKept, Requests: cart},
+		}),
+	}
+	text := Table(Services(nodes, func(_, pod string) string { name, _, _ := strings.Cut(pod, "-"); return name }))
+	if !strings.Contains(string(document), "$ kubectl tenon objectives\n"+text+"```\n") {
+		t.Errorf("docs/objectives.md does not show\n%s", text)
 	}
 }

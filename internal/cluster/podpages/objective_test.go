@@ -1,6 +1,7 @@
 package podpages
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -156,6 +157,35 @@ func TestServicesOfASilentNodeAreNotCounted(t *testing.T) {
 	got := strings.Join(c.Uncounted(), "; ")
 	if want := "2 services on a, for which its report has no room; services on b, which last reported 1h0m ago"; got != want {
 		t.Errorf("left out are %q, want %q", got, want)
+	}
+}
+
+// TestThePageAboutObjectivesShowsAPod compares docs/objectives.md with the page of a
+// pod. The document breaks the long line as a terminal does.
+func TestThePageAboutObjectivesShowsAPod(t *testing.T) {
+	document, err := os.ReadFile("../../../docs/objectives.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
+	c := scene(t)
+	p, report := c.Pod("shop", "report-0"), c.node("node-1").Report
+	p.Name, p.Spec.NodeName = "web-7", "node-1"
+	p.Labels, p.Annotations = map[string]string{kube.LabelQOSClass: "LS"}, map[string]string{kube.AnnotationObjective: `{"runQueueDelay": "2ms"}`}
+	begun := metav1.NewMicroTime(report.Status.Reported.Add(-40 * time.Second))
+	report.Status.Objectives = &v1alpha1.Objectives{
+		Bounded: []v1alpha1.BoundedWork{{Namespace: "batch", Pod: "train-4", ServiceNamespace: "shop", Service: "web-7", CPU: resource.MustParse("750m"), Share: 90, Since: begun}},
+		Services: []v1alpha1.ServiceObjective{{
+			Namespace: "shop", Pod: "web-7", RunQueueDelay: of(2 * time.Millisecond), State: v1alpha1.ObjectiveMissed, Since: &begun, Cause: "best-effort",
+			Measured: of(8389 * time.Microsecond), Waited: of(time.Second), Runners: []v1alpha1.ObjectiveRunner{
+				{Namespace: "batch", Pod: "train-4", Kind: "best-effort", Time: *of(640 * time.Millisecond)}, {Pod: "(other BE)", Kind: "best-effort", Time: *of(70 * time.Millisecond)},
+			},
+		}},
+	}
+	page, _ := c.ExplainPod("shop", "web-7", schedulers.Seen{})
+	flat := func(text string) string { return strings.Join(strings.Fields(text), " ") }
+	if text := "$ kubectl tenon explain pod web-7 -n shop\n" + page.Text() + "```"; !strings.Contains(flat(string(document)), flat(text)) {
+		t.Errorf("docs/objectives.md does not show\n%s", text)
 	}
 }
 
