@@ -83,6 +83,10 @@ type ServiceObjective struct {
 	// Estimated: only the mean wait was measured, and Measured is five times as long.
 	Measured  *metav1.Duration `json:"measured,omitempty"`
 	Estimated bool             `json:"estimated,omitempty"`
+	// Quiet is such a time in the best window of about an hour in which BE work caused
+	// hardly any waits. Absent: there was none. A shorter objective cannot be kept on
+	// this node, whatever BE work does.
+	Quiet *metav1.Duration `json:"quiet,omitempty"`
 	// Cause says why the objective is missed: best-effort, own-limit, own-threads,
 	// other-service, system, host, unclear, unknown-runner or not-waiting. BE work loses CPU only
 	// for best-effort and unknown-runner. Or it says why State is Undecided: unmeasured,

@@ -486,6 +486,11 @@ func (in *ServiceObjective) DeepCopyInto(out *ServiceObjective) {
 		*out = new(v1.Duration)
 		**out = **in
 	}
+	if in.Quiet != nil {
+		in, out := &in.Quiet, &out.Quiet
+		*out = new(v1.Duration)
+		**out = **in
+	}
 	if in.Shares != nil {
 		in, out := &in.Shares, &out.Shares
 		*out = make([]ObjectiveShare, len(*in))

@@ -135,6 +135,10 @@ func serviceOf(v View, pods map[node.WorkloadID]bool, id node.WorkloadID, j slo.
 		measured := duration(j.Tail)
 		s.Measured = &measured
 	}
+	if j.Quiet.Tail > 0 {
+		quiet := duration(j.Quiet.Tail)
+		s.Quiet = &quiet
+	}
 	if j.Cause == slo.Unmeasured {
 		s.Why = clip(verdict.Unmeasured(v.Tick.Snapshot))
 	}

@@ -131,6 +131,9 @@ func reportedPage(s v1alpha1.ServiceObjective, all *v1alpha1.Objectives) verdict
 	if s.Measured != nil {
 		j.Tail = s.Measured.Duration
 	}
+	if s.Quiet != nil {
+		j.Quiet.Tail = s.Quiet.Duration
+	}
 	if s.Waited != nil {
 		j.Waited = s.Waited.Duration
 	}

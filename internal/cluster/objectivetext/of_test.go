@@ -39,7 +39,7 @@ func TestTheNodeAndTheClusterSayTheSame(t *testing.T) {
 			for _, kind := range []string{"waits", "requests", "both"} {
 				j := slo.Judgement{Verdict: v, Cause: cause, Since: at.Add(-40 * time.Second), Waits: waits, Periods: 10, ThrottledPeriods: 9}
 				if kind != "requests" {
-					j.Objective, j.Tail = 2*ms, 8*ms
+					j.Objective, j.Tail, j.Quiet = 2*ms, 8*ms, slo.Quiet{Tail: 4 * ms, At: at}
 				}
 				if kind != "waits" {
 					j.Requests = requests

@@ -53,9 +53,11 @@ type FitPage struct {
 	// Profiles has one line for each manifest whose pods a profile changes.
 	Profiles []string `json:"profiles,omitempty"`
 	// Running has one line for each manifest whose pods run already.
-	Running  []string `json:"running,omitempty"`
-	Faults   []string `json:"faults,omitempty"`
-	Warnings []string `json:"warnings,omitempty"`
+	Running []string `json:"running,omitempty"`
+	// Objectives has one line for each manifest whose pods state an objective.
+	Objectives []string `json:"objectives,omitempty"`
+	Faults     []string `json:"faults,omitempty"`
+	Warnings   []string `json:"warnings,omitempty"`
 	// NotLookedAt lists what could not be read or asked, with the reasons.
 	NotLookedAt []string `json:"notLookedAt,omitempty"`
 
@@ -145,13 +147,17 @@ func (c *Cluster) fitWanted(page *FitPage, want *manifest.Wanted, by Webhook, kn
 			page.Warnings = append(page.Warnings, want.Name+": "+text)
 		}
 	}
+	first := len(page.Pods)
 	if want.EachNode {
 		for _, p := range c.onEachNode(want, as) {
 			page.add(c.fitOne(page, want, p, known, nil))
 		}
-		return
+	} else {
+		c.fitAlike(page, want, as, known)
 	}
-	c.fitAlike(page, want, as, known)
+	if text := c.objectiveText(want.Name, as, page.Pods[first:]); text != "" {
+		page.Objectives = append(page.Objectives, text)
+	}
 }
 
 // fitAlike places the pods of a manifest, which are alike. If a pod finds no
@@ -373,7 +379,7 @@ func (f *FitPage) Text() string {
 		printReasons(&b, late[:same])
 		late = late[same:]
 	}
-	for _, text := range slices.Concat(f.Running, f.Profiles) {
+	for _, text := range slices.Concat(f.Running, f.Profiles, f.Objectives) {
 		fmt.Fprintln(&b, text)
 	}
 	for _, text := range f.Faults {

@@ -189,6 +189,38 @@ func TestThePageAboutObjectivesShowsAPod(t *testing.T) {
 	}
 }
 
+// TestFitSaysWhichObjectiveAPodStates places a pod with an objective on nodes whose
+// services wait for 4.2 ms or more also without batch work.
+func TestFitSaysWhichObjectiveAPodStates(t *testing.T) {
+	const requests = `"p99": "5ms", "source": "metrics", "port": 80`
+	for annotation, want := range map[string]string{
+		``:                          "",
+		`{}`:                        "",
+		`{"runQueueDelay": "2ms"}`:  "web states an objective: 99 of 100 waits of its threads for a CPU end within 2ms; on NODE, no service keeps less than 4.2ms, also without batch work",
+		`{"runQueueDelay": "4ms"}`:  "web states an objective: 99 of 100 waits of its threads for a CPU end within 4ms", // buckets are not finer
+		`{"runQueueDelay": "10ms"}`: "web states an objective: 99 of 100 waits of its threads for a CPU end within 10ms",
+		`{` + requests + `}`:        "web states an objective: requests are answered with p99 within 5ms (source: metrics)",
+	} {
+		c := scene(t)
+		for _, n := range c.nodes {
+			if n.Report != nil {
+				n.Report.Status.Objectives = &v1alpha1.Objectives{Services: []v1alpha1.ServiceObjective{
+					{Quiet: &metav1.Duration{Duration: 8388608}}, {Quiet: &metav1.Duration{Duration: 4194304}}, {},
+				}}
+			}
+		}
+		wanted := manifests(t, "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop, labels: {koordinator.sh/qosClass: LS}, annotations: {tenon.sh/objective: '"+annotation+"'}}\nspec: {containers: [{name: web, image: web, resources: {requests: {cpu: '1', memory: 1Gi}}}]}\n").Wanted
+		page := c.Fit(wanted, Webhook{}, nil)
+		if len(page.Pods) != 1 || page.Pods[0].Answer != FitPlaced {
+			t.Fatalf("%+v", page)
+		}
+		want = strings.Replace(want, "NODE", page.Pods[0].Node, 1)
+		if got := strings.Join(page.Objectives, "\n"); got != want || !strings.Contains(page.Text(), want+"\n") {
+			t.Errorf("%s: %q, want %q", annotation, got, want)
+		}
+	}
+}
+
 // explained returns the page of a pod with this annotation.
 func explained(t *testing.T, annotation string, all *v1alpha1.Objectives) string {
 	t.Helper()

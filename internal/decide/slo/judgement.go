@@ -83,6 +83,8 @@ type Judgement struct {
 	// exceed. Estimated says that only their mean was measured.
 	Tail      time.Duration `json:"tail_ns,omitempty"`
 	Estimated bool          `json:"estimated,omitempty"`
+	// Quiet is the best window of about an hour in which BE caused hardly any waits.
+	Quiet Quiet `json:"quiet,omitzero"`
 	// Cause and the fields below describe the window that ended At: the last one with
 	// a miss, or an earlier one with the cause ForBE (see blameStays).
 	At time.Time `json:"at,omitzero"`
@@ -103,7 +105,34 @@ type Runner struct {
 	Time  time.Duration   `json:"time_ns"`
 }
 
+// Quiet is the tail of a window without waits for BE, and the time at which the window
+// ended. It is zero if there was none.
+type Quiet struct {
+	Tail time.Duration `json:"tail_ns,omitempty"`
+	At   time.Time     `json:"at,omitzero"`
+}
+
+// with returns the better one of q and a window that ended at a time. grown is the
+// growth of the counters in the window. A window with few waits, or in which the
+// workload's own limit throttled it, does not count.
+func (q Quiet) with(at time.Time, d spread, grown Reading) Quiet {
+	age := at.Sub(q.At)
+	if d.after == nil || d.waits < enoughWaits || !grown.isQuiet() || d.tail() > q.Tail && !q.At.IsZero() && age >= 0 && age < quietStays {
+		return q
+	}
+	return Quiet{d.tail(), at}
+}
+
+// TooShort reports whether the objective for waits is shorter than what this node
+// keeps without BE.
+func (j Judgement) TooShort() bool {
+	return j.Objective > 0 && j.Quiet.Tail > j.Objective+j.Objective/bucketSlack
+}
+
 const (
+	// quietStays is the time for which the best window without waits for BE counts. A
+	// service that got more load since has a longer one.
+	quietStays = time.Hour
 	// maxRunners is the number of runners in a judgement.
 	maxRunners = 5
 	// blameStays is the time for which a miss keeps the cause ForBE, although later
@@ -157,15 +186,16 @@ func (j Judgement) with(r Judgement) Judgement {
 		j.Verdict = "" // the miss of the requests goes before it
 	}
 	if j.Verdict == Undecided && r.Verdict == Kept || j.Verdict != Missed && r.Verdict == Missed {
-		r.Objective, r.Tail, r.Estimated = j.Objective, j.Tail, j.Estimated
+		r.Objective, r.Tail, r.Estimated, r.Quiet = j.Objective, j.Tail, j.Estimated, j.Quiet
 		return r
 	}
 	j.Requests = r.Requests
 	return j
 }
 
-// keep records a window without a miss.
-func (j Judgement) keep(at time.Time, want time.Duration, d spread) Judgement {
+// keep records a window without a miss. grown is the growth of the counters in the
+// window.
+func (j Judgement) keep(at time.Time, want time.Duration, d spread, grown Reading) Judgement {
 	next := Judgement{Verdict: Kept, Since: at, Objective: want, Tail: d.tail(), Estimated: d.after == nil}
 	if next.Estimated && d.waits < enoughWaits {
 		next = Judgement{Verdict: Undecided, Cause: TooFew, Since: at, Objective: want}
@@ -173,6 +203,7 @@ func (j Judgement) keep(at time.Time, want time.Duration, d spread) Judgement {
 	if j.Verdict == next.Verdict {
 		next.Since = j.Since
 	}
+	next.Quiet = j.Quiet.with(at, d, grown)
 	return next
 }
 
@@ -186,8 +217,9 @@ func (j Judgement) missed(at time.Time, length, want time.Duration, d spread, ca
 	if j.Verdict == Missed {
 		next.Since = j.Since
 	}
+	next.Quiet = j.Quiet.with(at, d, grown)
 	if j.Verdict == Missed && j.Cause == ForBE && cause != ForBE && at.Sub(j.At) < blameStays {
-		j.Tail, j.Estimated = next.Tail, next.Estimated
+		j.Tail, j.Estimated, j.Quiet = next.Tail, next.Estimated, next.Quiet
 		return j
 	}
 	return next

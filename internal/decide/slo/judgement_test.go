@@ -257,3 +257,34 @@ func TestAnObjectiveBelowTheLeastIsNotJudged(t *testing.T) {
 		t.Errorf("it is tracked: %+v", tracker)
 	}
 }
+
+// TestTheBestWindowWithoutBatchWorkCounts checks which windows show that an objective
+// is too short for the node: those in which the service hardly waited for BE.
+func TestTheBestWindowWithoutBatchWorkCounts(t *testing.T) {
+	const ms = time.Millisecond
+	self, train := map[node.WorkloadID]time.Duration{"shop/web": 900 * ms}, map[node.WorkloadID]time.Duration{"batch/train": 900 * ms}
+	s := newScene()
+	if j := s.second(1000, 9*ms, train); j.Verdict != Missed || j.Quiet != (Quiet{}) || j.TooShort() {
+		t.Errorf("beside batch work: %+v", j)
+	}
+	if j := s.second(100, 9*ms, self); j.Quiet != (Quiet{}) {
+		t.Errorf("of few waits: %+v", j.Quiet)
+	}
+	if j := s.second(1000, 9*ms, self); j.Quiet.Tail < 9*ms || j.Quiet.At != s.snap.At || !j.TooShort() {
+		t.Errorf("without batch work: %+v", j.Quiet)
+	}
+	for range 7 {
+		s.second(1000, 100*time.Microsecond, self)
+	}
+	best := s.judgement()
+	if best.Verdict != Kept || best.Quiet.Tail > ms || best.TooShort() {
+		t.Errorf("in a better window: %+v", best)
+	}
+	if j := s.second(1000, 9*ms, self); j.Verdict != Missed || j.Quiet != best.Quiet {
+		t.Errorf("after that: %+v, want %+v", j.Quiet, best.Quiet)
+	}
+	s.snap.At = s.snap.At.Add(quietStays)
+	if j := s.second(1000, 9*ms, self); j.Quiet.Tail < 9*ms || !j.TooShort() {
+		t.Errorf("an hour later: %+v", j.Quiet)
+	}
+}

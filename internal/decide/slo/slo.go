@@ -274,7 +274,7 @@ func (f State) observe(at time.Time, w *node.Workload, want time.Duration, now R
 		f.Miss.Quota, f.Miss.Helpless = Explains, true
 		f.Judgement = f.Judgement.missed(at, length, want, d, OwnLimit, grown, runners.since(f.Runners), f.lately(at, now, runners))
 	case calm:
-		f = State{Judgement: f.Judgement.keep(at, want, d)}
+		f = State{Judgement: f.Judgement.keep(at, want, d, grown)}
 	}
 	return f.begin(at, w, now, runners)
 }

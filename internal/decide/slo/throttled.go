@@ -73,6 +73,12 @@ func (r Reading) isHeldByQuota() bool {
 	return held > 0 && heldDivisor*held >= r.Periods.Or(0)
 }
 
+// isQuiet reports whether BE caused hardly any of the waits, and the workload's own
+// quota none. r is the growth of the counters in a window.
+func (r Reading) isQuiet() bool {
+	return r.Waited > 0 && blameDivisor*r.ByBE < r.Waited && r.Throttled.Or(0) == 0
+}
+
 // throttledWaits returns the most waiting time that the workload's own quota
 // explains. r is the growth of the counters in a window.
 //

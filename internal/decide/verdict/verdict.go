@@ -174,9 +174,16 @@ func (p Page) Text(on string, at time.Time, duration func(time.Duration) string)
 		}
 		return "Whether it is kept is not known yet: there were too few waits for a verdict."
 	}
+	return p.missedText(on, lasts, lastsText(s.Requests.Since, at, duration)) + p.quietText()
+}
+
+// missedText says why an objective is missed, and what is done about it. lasts and
+// requestsLast say for how long the verdicts last.
+func (p Page) missedText(on, lasts, requestsLast string) string {
+	s := p.Judgement
 	text := fmt.Sprintf("It is missed%s: its threads wait up to %s (P99). ", lasts, measured(s))
 	if s.Requests.Verdict == slo.Missed {
-		text = fmt.Sprintf("It is missed%s: %s. ", lastsText(s.Requests.Since, at, duration), answered(s.Requests))
+		text = fmt.Sprintf("It is missed%s: %s. ", requestsLast, answered(s.Requests))
 	}
 	alone := " Batch work is left alone."
 	switch s.Cause {
@@ -198,6 +205,15 @@ func (p Page) Text(on string, at time.Time, duration func(time.Duration) string)
 		return text + "Its threads hardly waited for a CPU: its own work took longer, or it waited for something else." + alone
 	}
 	return text + "For what they waited is not clear." + alone
+}
+
+// quietText says that an objective for waits is missed without batch work as well. It
+// returns "" if it is not.
+func (p Page) quietText() string {
+	if !p.Judgement.TooShort() {
+		return ""
+	}
+	return fmt.Sprintf(" Without batch work, 99 of 100 waits ended within %s at best: this objective is too short for the node.", Short(p.Judgement.Quiet.Tail))
 }
 
 // lastsText says for how long a verdict lasts, such as " for 40s". It returns "" if
