@@ -97,6 +97,12 @@ type Search struct {
 	Suspect node.WorkloadID `json:"suspect,omitempty"`
 	Most    int64           `json:"most_permille,omitempty"`
 	Had     unit.MilliCPU   `json:"had_mcpu,omitempty"`
+	// If the bound takes its part from the suspect, the service waits for the suspect for
+	// at most Own, in thousandths of the time. If it waits for another suspect instead,
+	// the bound stays while that one is on trial. With are the suspects that are bounded
+	// so, with the bounds that they had before.
+	Own  int64                             `json:"own_permille,omitempty"`
+	With map[node.WorkloadID]unit.MilliCPU `json:"with_mcpu,omitempty"`
 	// Looks is the number of windows in which the bound on trial did not help.
 	Looks int `json:"looks,omitempty"`
 	// Tried are the suspects whose bounds did not help.
@@ -302,32 +308,35 @@ func (x *follower) judge(q Search, victim node.WorkloadID, j slo.Waits) Search {
 	}
 	q.At = x.Snapshot.At
 	rate := int64(j.ByBE * 1000 / max(j.Window, 1))
-	if q.Suspect != "" && rate > q.Most {
+	switch {
+	case q.Suspect == "":
+	case rate <= q.Most:
+		q.Tried = slices.DeleteFunc(slices.Clone(q.Tried), func(id node.WorkloadID) bool { _, with := q.With[id]; return with })
+		q.With = nil
+	default:
 		if q.Looks++; q.Looks < looks {
 			return q
 		}
-		x.liftBound(q, victim)
-		q.Tried = append(slices.Clone(q.Tried), q.Suspect)
-		q.Suspect = ""
+		q = x.endTrial(q, victim, j)
 	}
 	last := q
-	q.Suspect, q.Most, q.Had, q.Looks, q.Rest = "", 0, 0, 0, false
+	q.Suspect, q.Most, q.Own, q.Had, q.Looks, q.Rest = "", 0, 0, 0, 0, false
 	if len(q.Tried) < maxSuspects && len(x.be) > 1 { // a single one has no others to spare
 		for _, r := range j.Runners {
-			w := x.be[r.ID]
-			if w == nil || r.Cause != slo.ForBE || suspectDivisor*r.Time < j.ByBE || slices.Contains(q.Tried, r.ID) {
+			if !x.isSuspect(r, q, j) {
 				continue
 			}
 			if _, known := x.Use.Workload[r.ID]; !known {
 				break // the next window will show what it uses; the one after it is not to blame
 			}
-			had, less := x.bound(w, victim, int64(r.Time*100/max(j.ByBE, 1)))
+			had, less := x.bound(x.be[r.ID], victim, int64(r.Time*100/max(j.ByBE, 1)))
 			if less <= 0 {
 				continue
 			}
 			part := float64(r.Time) / float64(j.ByBE)
 			q.Suspect, q.Had = r.ID, had
 			q.Most = max(int64(float64(rate)*(1-part*less*reliefPercent/100)), 1)
+			q.Own = int64(float64(perMille(j, r.ID)) * (1 - less*reliefPercent/100))
 			if r.ID == last.Suspect {
 				q.Had = last.Had
 			}
@@ -346,7 +355,48 @@ func (x *follower) judge(q Search, victim node.WorkloadID, j slo.Waits) Search {
 		q.Spread++
 		q.Rest = bounds > 0 && suspectDivisor*others < j.Waited || q.Spread < spreadWindows
 	}
-	q.All = !q.Rest
+	if q.All = !q.Rest; q.All {
+		q = x.liftAll(q, victim)
+	}
+	return q
+}
+
+// perMille returns how long the service waited for a workload, in thousandths of the time.
+func perMille(j slo.Waits, id node.WorkloadID) int64 {
+	i := slices.IndexFunc(j.Runners, func(r slo.Runner) bool { return r.ID == id })
+	if i < 0 {
+		return 0
+	}
+	return int64(j.Runners[i].Time * 1000 / max(j.Window, 1))
+}
+
+// isSuspect reports whether a runner caused so much of the waits for BE work that it may
+// be bounded, and was not tried yet.
+func (x *follower) isSuspect(r slo.Runner, q Search, j slo.Waits) bool {
+	return x.be[r.ID] != nil && r.Cause == slo.ForBE && suspectDivisor*r.Time >= j.ByBE && !slices.Contains(q.Tried, r.ID)
+}
+
+// endTrial ends the trial of a bound with which the service waits for BE work as long as
+// before. If it waits for another suspect in place of this one, the bound stays until
+// the next trial ends: of two jobs that use all CPUs, each takes what the other loses.
+func (x *follower) endTrial(q Search, victim node.WorkloadID, j slo.Waits) Search {
+	with := map[node.WorkloadID]unit.MilliCPU{q.Suspect: q.Had}
+	maps.Copy(with, q.With)
+	shifted := perMille(j, q.Suspect) <= q.Own
+	q.Tried, q.With, q.Suspect = append(slices.Clone(q.Tried), q.Suspect), with, ""
+	another := func(r slo.Runner) bool { return x.isSuspect(r, q, j) }
+	if !shifted || len(q.Tried) == maxSuspects || !slices.ContainsFunc(j.Runners, another) {
+		return x.liftAll(q, victim)
+	}
+	return q
+}
+
+// liftAll gives the suspects that are bounded together back what they lost.
+func (x *follower) liftAll(q Search, victim node.WorkloadID) Search {
+	for id, had := range q.With {
+		x.liftBound(id, had, victim)
+	}
+	q.With = nil
 	return q
 }
 
@@ -410,17 +460,17 @@ func (x *follower) learn(p Pair, may unit.MilliCPU) {
 }
 
 // liftBound gives a suspect back what it lost without an effect.
-func (x *follower) liftBound(q Search, victim node.WorkloadID) {
-	b, bounded := x.next.Bounds[q.Suspect]
+func (x *follower) liftBound(id node.WorkloadID, had unit.MilliCPU, victim node.WorkloadID) {
+	b, bounded := x.next.Bounds[id]
 	if !bounded || b.Victim != victim {
 		return
 	}
-	if q.Had == 0 {
-		delete(x.next.Bounds, q.Suspect)
+	if had == 0 {
+		delete(x.next.Bounds, id)
 		return
 	}
-	b.May, b.At = max(q.Had, b.May), x.Snapshot.At // it may have grown meanwhile
-	x.next.Bounds[q.Suspect] = b
+	b.May, b.At = max(had, b.May), x.Snapshot.At // it may have grown meanwhile
+	x.next.Bounds[id] = b
 }
 
 // Text says in one sentence why a workload has its bound.

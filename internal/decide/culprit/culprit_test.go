@@ -3,6 +3,7 @@ package culprit
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -30,6 +31,7 @@ type plant struct {
 	helpless bool
 	unread   node.WorkloadID // its use is not known
 	ending   node.Run        // of all BE workloads
+	room     unit.MilliCPU   // all BE workloads together get at most this, in equal parts; 0: no limit
 	owner    string          // of all BE workloads
 }
 
@@ -43,11 +45,29 @@ func newPlant(most time.Duration, demand map[node.WorkloadID]unit.MilliCPU) *pla
 	return p
 }
 
-func (p *plant) used(id node.WorkloadID) unit.MilliCPU {
+// wants returns what a workload would use of an idle node.
+func (p *plant) wants(id node.WorkloadID) unit.MilliCPU {
 	if b, bounded := p.state.Bounds[id]; bounded {
 		return min(p.demand[id], b.May)
 	}
 	return p.demand[id]
+}
+
+func (p *plant) used(id node.WorkloadID) unit.MilliCPU {
+	if p.room == 0 {
+		return p.wants(id)
+	}
+	var all []unit.MilliCPU
+	for other := range p.demand {
+		all = append(all, p.wants(other))
+	}
+	slices.Sort(all)
+	left, most := p.room, unit.MilliCPU(0)
+	for i, want := range all { // the smallest first: what it leaves is for the others
+		most = left / unit.MilliCPU(len(all)-i)
+		left -= min(want, most)
+	}
+	return min(p.wants(id), most)
 }
 
 // second lets a second pass.
@@ -321,7 +341,7 @@ func TestASearchEndsWithoutBlame(t *testing.T) {
 func TestABoundThatGrewIsNotLowered(t *testing.T) {
 	x := follower{Input: Input{Snapshot: node.Snapshot{At: time.Unix(1e6, 0)}}}
 	x.next.Bounds = map[node.WorkloadID]Bound{"hog": {May: 6000, Victim: "web"}}
-	if x.liftBound(Search{Suspect: "hog", Had: 4000}, "web"); x.next.Bounds["hog"].May != 6000 {
+	if x.liftBound("hog", 4000, "web"); x.next.Bounds["hog"].May != 6000 {
 		t.Errorf("%+v", x.next.Bounds)
 	}
 }
@@ -377,6 +397,40 @@ func TestSeveralToBlameGiveWayAlone(t *testing.T) {
 		t.Logf("%s: %d missed windows of 1200", name, p.misses)
 		if p.misses > 60 {
 			t.Errorf("%s: %d missed windows: the levels are not remembered", name, p.misses)
+		}
+	}
+}
+
+// TestOneTakesWhatTheOtherLoses has jobs that use all CPUs that they get. A bound of one
+// of them alone changes nothing for the service, because another takes its CPU.
+func TestOneTakesWhatTheOtherLoses(t *testing.T) {
+	for name, c := range map[string]struct {
+		demand map[node.WorkloadID]unit.MilliCPU
+		most   int // missed windows of 600
+		alone  bool
+	}{
+		"two":                     {map[node.WorkloadID]unit.MilliCPU{"a": 16000, "b": 16000, "calm": 100}, 10, true},
+		"two beside others":       {map[node.WorkloadID]unit.MilliCPU{"a": 16000, "b": 16000, "calm": 1000, "calm2": 1000}, 15, true},
+		"three":                   {map[node.WorkloadID]unit.MilliCPU{"a": 16000, "b": 16000, "c": 16000, "calm": 100}, 40, true},
+		"more than are suspected": {map[node.WorkloadID]unit.MilliCPU{"a": 16000, "b": 16000, "c": 16000, "d": 16000}, 600, false},
+	} {
+		p := newPlant(10*time.Second, c.demand)
+		p.room = 14000
+		for range 600 {
+			if p.second(); c.alone && p.missed.Equal(p.at) && !p.state.Alone("web") {
+				t.Fatalf("%s: all BE work gives way: %+v", name, p.state.Searches)
+			}
+			for _, calm := range []node.WorkloadID{"calm", "calm2"} {
+				if _, bounded := p.state.Bounds[calm]; bounded {
+					t.Fatalf("%s: %s is bounded", name, calm)
+				}
+			}
+		}
+		if p.misses > c.most {
+			t.Errorf("%s: %d missed windows of 600", name, p.misses)
+		}
+		if !c.alone && (len(p.state.Bounds) > 0 || p.state.Alone("web")) {
+			t.Errorf("%s: %+v; want that all BE work gives way, and nothing besides", name, p.state)
 		}
 	}
 }
