@@ -202,7 +202,11 @@ func (p Page) missedText(on, lasts, requestsLast string) string {
 	case slo.Host:
 		return text + "Meanwhile the hypervisor ran something else on the CPUs of " + on + "." + alone
 	case slo.NotWaiting:
-		return text + "Its threads hardly waited for a CPU: its own work took longer, or it waited for something else." + alone
+		waited := "Its threads hardly waited for a CPU"
+		if s.Waited == 0 {
+			waited = "Its threads did not wait for a CPU, or that is not measured here"
+		}
+		return text + waited + ": its own work took longer, or it waited for something else." + alone
 	}
 	return text + "For what they waited is not clear." + alone
 }
