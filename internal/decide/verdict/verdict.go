@@ -186,6 +186,9 @@ func (p Page) missedText(on, lasts, requestsLast string) string {
 		text = fmt.Sprintf("It is missed%s: %s. ", requestsLast, answered(s.Requests))
 	}
 	alone := " Batch work is left alone."
+	if len(p.Alone) > 0 || p.All.Files != "" { // because of another service, or still for the last miss
+		alone = " " + p.aloneText(on)
+	}
 	switch s.Cause {
 	case slo.ForBE:
 		return text + fmt.Sprintf("Best-effort work ran during %s%s. ", part(s, slo.ForBE), namesOf(s, slo.ForBE)) + p.aloneText(on)
