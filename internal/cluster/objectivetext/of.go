@@ -66,6 +66,10 @@ func Of(p *corev1.Pod, n *nodepages.Node, now time.Time) *Objective {
 		page.Text = fmt.Sprintf("%s The node said so %s.", text, n.Age(now))
 		return page
 	}
+	if said && all.More > 0 {
+		page.Text = fmt.Sprintf("The report of %s has no room for it: it leaves out %d services.", n.Name, all.More)
+		return page
+	}
 	return page.unreported(said)
 }
 

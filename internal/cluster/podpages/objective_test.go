@@ -84,6 +84,9 @@ func TestAPodIsExplainedWithItsObjective(t *testing.T) {
 	if page := explained(t, `{"runQueueDelay": "2ms"}`, nil); !strings.Contains(page, "Its node has not reported yet whether it is kept.") {
 		t.Errorf("without a report:\n%s", page)
 	}
+	if page := explained(t, `{"runQueueDelay": "2ms"}`, &v1alpha1.Objectives{More: 3}); !strings.Contains(page, "The report of node-1 has no room for it: it leaves out 3 services.") {
+		t.Errorf("of a node with many services:\n%s", page)
+	}
 	if page := explained(t, `{"p99": "2ms", "port": 80}`, nil); !strings.Contains(page, "not as written: tenon.sh/objective: source: missing: want metrics") || strings.Contains(page, "Its objective") {
 		t.Errorf("with a fault:\n%s", page)
 	}
