@@ -56,6 +56,11 @@ const (
 	// same level doubles the time to the next one.
 	safePercent                 = 90
 	firstProbe, longestInterval = 30 * time.Second, 32 * time.Minute
+	// For a service that is judged by its requests, a bound grows once in a window, which
+	// shows what the bound does. It grows by probeStep thousandths at a time beyond
+	// safePercent of a level, and the first probe is due after firstRequestProbe.
+	probeStep         = 20
+	firstRequestProbe = 2 * time.Minute
 	// A search begins anew after searchEnds without a window for which BE work is to
 	// blame. A window of requests may last a minute.
 	searchEnds = 2 * time.Minute
@@ -263,16 +268,22 @@ func (x *follower) growBack(w *node.Workload, b Bound) {
 		x.next.Bounds[w.ID] = b
 		return
 	}
+	window, byRequests := x.window(b.Victim)
 	if x.isBlamed(b.Victim) || 100*used < hungryPercent*b.May {
 		b.At = at
-	} else if n := min(at.Sub(b.At), facts.LongestGap) / growBack; n >= leastGrowth && !x.Snapshot.SLOViolated {
+	} else if n := min(at.Sub(b.At), facts.LongestGap) / growBack; n >= leastGrowth && !x.Snapshot.SLOViolated && window.After(b.At) {
 		b.At = b.At.Add(n * growBack)
 		if at.Sub(b.At) >= growBack {
 			b.At = at
 		}
 		may := b.May + x.Capacity*unit.MilliCPU(n)/1000
-		if l, known := x.next.Levels[pairOf(b.Victim, w)]; known && at.Sub(l.At) < l.Probe {
-			may = max(min(may, l.May*safePercent/100), b.May)
+		if l, known := x.next.Levels[pairOf(b.Victim, w)]; known {
+			safe := max(l.May*safePercent/100, b.May)
+			if at.Sub(l.At) < l.Probe {
+				may = min(may, safe)
+			} else if byRequests {
+				may = min(may, max(safe, b.May+x.Capacity*probeStep/1000))
+			}
 		}
 		b.May = may
 	}
@@ -287,6 +298,15 @@ func (x *follower) growBack(w *node.Workload, b Bound) {
 	if b.May < x.Capacity {
 		x.next.Bounds[w.ID] = b
 	}
+}
+
+// window returns the start of the window in which the requests of a service are judged
+// now. It returns the present time and false if they are not judged.
+func (x *follower) window(victim node.WorkloadID) (start time.Time, byRequests bool) {
+	if start = x.SLO.Requests[victim].From.At; start.IsZero() {
+		return x.Snapshot.At, false
+	}
+	return start, true
 }
 
 // isBlamed reports whether BE work is to blame for a miss of the service: in the last
@@ -437,19 +457,23 @@ func (x *follower) bound(w *node.Workload, victim node.WorkloadID, share int64) 
 // learnAll remembers the bounds with which a service misses its objective, after it was
 // met: those of all suspects, because they failed together.
 func (x *follower) learnAll(victim node.WorkloadID, j slo.Waits) {
+	probe := firstProbe
+	if _, byRequests := x.window(victim); byRequests {
+		probe = firstRequestProbe
+	}
 	for _, r := range j.Runners {
 		if b, bounded := x.next.Bounds[r.ID]; bounded && suspectDivisor*r.Time >= j.ByBE {
 			used := max(x.Use.Workload[r.ID], x.Use.Latest[r.ID])
-			x.learn(pairOf(victim, x.be[r.ID]), min(b.May, max(used, Least)))
+			x.learn(pairOf(victim, x.be[r.ID]), min(b.May, max(used, Least)), probe)
 		}
 	}
 }
 
-// learn remembers the level at which a pair failed.
-func (x *follower) learn(p Pair, may unit.MilliCPU) {
+// learn remembers the level at which a pair failed, and the time to its first probe.
+func (x *follower) learn(p Pair, may unit.MilliCPU, probe time.Duration) {
 	at := x.Snapshot.At
 	l, known := x.next.Levels[p]
-	next := Level{May: may, At: at, Probe: firstProbe}
+	next := Level{May: may, At: at, Probe: probe}
 	if known && 10*max(may-l.May, l.May-may) <= l.May {
 		next.Probe = min(2*l.Probe, longestInterval)
 	}

@@ -1,6 +1,7 @@
 package culprit
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -456,6 +457,56 @@ func TestALevelThatFailedIsProbedRarely(t *testing.T) {
 	t.Logf("%d missed windows of 3600; the job used %v on average, 4900m would keep the objective", p.misses, mean)
 	if p.misses > 36 || mean < 4900*80/100 {
 		t.Errorf("%d missed windows, and the job used %v", p.misses, mean)
+	}
+}
+
+// TestABoundForRequestsConverges counts the missed windows of an hour of a service that
+// is judged by its requests, in windows of 15 s. A bound that grew within a window would
+// show neither whether the objective is kept with it nor at which level it failed.
+func TestABoundForRequestsConverges(t *testing.T) {
+	for name, demand := range map[string]map[node.WorkloadID]unit.MilliCPU{
+		"one": {"hog": 12000, "calm": 100},
+		"two": {"a": 6000, "b": 6000, "calm": 100},
+	} {
+		p := newPlant(0, demand)
+		var window slo.RequestState
+		waits := map[node.WorkloadID]time.Duration{}
+		misses, sum := 0, unit.MilliCPU(0)
+		for second := range 3600 {
+			p.at = p.at.Add(time.Second)
+			web := node.Workload{ID: "web", Class: node.LS}
+			web.Objective.Requests.Within[4] = 5 * time.Millisecond
+			in := Input{Capacity: capacity, Use: facts.Use{Workload: map[node.WorkloadID]unit.MilliCPU{}}, Snapshot: node.Snapshot{At: p.at, Workloads: []node.Workload{web}}}
+			for id := range demand {
+				in.Snapshot.Workloads = append(in.Snapshot.Workloads, node.Workload{ID: id, Class: node.BE})
+				in.Use.Workload[id] = p.used(id)
+				waits[id] += time.Duration(p.used(id)) * time.Millisecond
+				sum += p.used(id)
+			}
+			if second%15 == 14 {
+				w := slo.Waits{Window: 15 * time.Second}
+				for id, long := range waits {
+					w.Runners, w.ByBE = append(w.Runners, slo.Runner{ID: id, Cause: slo.ForBE, Time: long}), w.ByBE+long
+				}
+				slices.SortFunc(w.Runners, func(a, b slo.Runner) int {
+					return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.ID, b.ID))
+				})
+				w.Waited = w.ByBE
+				window = slo.RequestState{From: node.Requests{At: p.at}}
+				if w.Waited > 15*5*time.Second {
+					misses++
+					window.Miss = slo.Miss{Workload: "web", At: p.at, Percentile: "p99"}
+					window.Judgement = slo.Judgement{Verdict: slo.Missed, Cause: slo.ForBE, At: p.at, Waits: w}
+				}
+				clear(waits)
+			}
+			in.SLO.Requests = map[node.WorkloadID]slo.RequestState{"web": window}
+			p.state = p.state.Follow(in)
+		}
+		t.Logf("%s: %d missed windows of 240; the jobs used %v on average, 5000m would keep the objective", name, misses, sum/3600)
+		if misses > 12 || sum/3600 < 5000*80/100 {
+			t.Errorf("%s: %d missed windows, and the jobs used %v", name, misses, sum/3600)
+		}
 	}
 }
 
