@@ -341,7 +341,11 @@ func (x *follower) judge(q Search, victim node.WorkloadID, j slo.Waits) Search {
 	}
 	last := q
 	q.Suspect, q.Most, q.Own, q.Had, q.Looks, q.Rest = "", 0, 0, 0, 0, false
-	if len(q.Tried) < maxSuspects && len(x.be) > 1 { // a single one has no others to spare
+	// A single one has no others to spare. But only a bound remembers its level, and each
+	// return of the back-off to it would cost a long window of requests.
+	_, byRequests := x.window(victim)
+	seeks := len(q.Tried) < maxSuspects && (len(x.be) > 1 || byRequests)
+	if seeks {
 		for _, r := range j.Runners {
 			if !x.isSuspect(r, q, j) {
 				continue
@@ -364,7 +368,7 @@ func (x *follower) judge(q Search, victim node.WorkloadID, j slo.Waits) Search {
 			return q
 		}
 	}
-	if len(q.Tried) < maxSuspects && len(x.be) > 1 {
+	if seeks {
 		others, bounds := j.ByBE, 0
 		for _, r := range j.Runners {
 			if _, bounded := x.next.Bounds[r.ID]; bounded {

@@ -465,8 +465,9 @@ func TestALevelThatFailedIsProbedRarely(t *testing.T) {
 // show neither whether the objective is kept with it nor at which level it failed.
 func TestABoundForRequestsConverges(t *testing.T) {
 	for name, demand := range map[string]map[node.WorkloadID]unit.MilliCPU{
-		"one": {"hog": 12000, "calm": 100},
-		"two": {"a": 6000, "b": 6000, "calm": 100},
+		"one":          {"hog": 12000, "calm": 100},
+		"two":          {"a": 6000, "b": 6000, "calm": 100},
+		"the only one": {"hog": 12000},
 	} {
 		p := newPlant(0, demand)
 		var window slo.RequestState
