@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 
+	"tenon.sh/tenon/internal/decide/cpus/hold"
+	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/machine/cachectl"
 	"tenon.sh/tenon/internal/machine/change"
@@ -205,8 +207,8 @@ func shownCgroups(workloads []node.Workload) []node.CgroupPath {
 
 // innerCgroups lists the cgroups inside best-effort workloads on cgroup v1. There, the
 // limit of a parent must not be below the limits of its children. So a policy that
-// limits a workload must also change the cgroups inside. If any workload has exclusive
-// CPUs, the list also holds the cgroups inside latency-sensitive workloads.
+// limits a workload must also change the cgroups inside. If any workload demands CPUs,
+// its own or shared, the list also holds the cgroups inside latency-sensitive workloads.
 func (h *Host) innerCgroups(workloads []node.Workload) []node.CgroupPath {
 	if h.tree.Version() != 1 {
 		return nil
@@ -216,9 +218,9 @@ func (h *Host) innerCgroups(workloads []node.Workload) []node.CgroupPath {
 	h.mu.Unlock()
 	list := func() []node.CgroupPath {
 		var all []node.CgroupPath
-		own := slices.ContainsFunc(workloads, func(w node.Workload) bool { return w.Class == node.LSE || w.Class == node.LSR })
+		demanded := facts.AnyOf(workloads, hold.Demands)
 		for _, w := range workloads {
-			if w.Class == node.BE || own && w.Class.Sensitive() {
+			if w.Class == node.BE || demanded && w.Class.Sensitive() {
 				all = appendBelow(all, h.tree, swept, w.Cgroup)
 			}
 		}
