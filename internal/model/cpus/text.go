@@ -14,8 +14,9 @@ func (n *Note) Text() string {
 	switch {
 	case n.Refused():
 		return n.refusedText()
-	case n.Policy == Exclusive && n.Reason != nil && n.Reason.Code == CPUSetMissing:
-		return fmt.Sprintf("keeps its %s: %s", Count(n.Has), n.Reason.Text())
+	case n.Reason != nil && n.Reason.Code == CPUSetMissing:
+		has := map[Policy]string{Exclusive: Count(n.Has), Shared: "seats", Pool: "pool"}[n.Policy]
+		return fmt.Sprintf("keeps its %s: %s", has, n.Reason.Text())
 	case n.Policy == Exclusive && n.Reason != nil:
 		return fmt.Sprintf("keeps its %s and requests %d: %s", Count(n.Has), n.Asked, n.Reason.Text())
 	case n.Policy == Exclusive:

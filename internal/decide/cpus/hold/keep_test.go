@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"tenon.sh/tenon/internal/decide/facts"
@@ -239,4 +240,46 @@ func (n *crew) String() string {
 		text += fmt.Sprintf("%s %s priority %d demands %d, had %v: %+v\n", r.id, r.class, r.priority, r.cpus, n.written[r.id], r.override)
 	}
 	return text
+}
+
+// TestSharedCPUsAreKeptWhileTheirCPUSetCannotBeRead has seats and a pool in the
+// second cache, although the first one has more room now. For one tick, the cpusets
+// of both cannot be read. Both workloads must keep their CPUs, in this tick and in
+// the next one. A workload that had no seats gets none in this tick.
+func TestSharedCPUsAreKeptWhileTheirCPUSetCannotBeRead(t *testing.T) {
+	s := node.Snapshot{Topology: machine(1, 2, 2, 2), Knobs: node.Knobs{Now: map[node.Knob]node.Value{}}}
+	for id, r := range map[node.WorkloadID]cpus.Request{
+		"new": {Policy: cpus.Shared, CPUs: 2, CPU: 500}, "pool": {Policy: cpus.Pool, CPU: 500}, "seats": {Policy: cpus.Shared, CPUs: 2, CPU: 500},
+	} {
+		s.Workloads = append(s.Workloads, node.Workload{ID: id, Class: node.LS, Cgroup: node.CgroupPath(id), Overrides: node.Overrides{CPUs: node.CPUOverride{Pod: string(id), PodRequest: cpus.PodRequest{Request: r}}}})
+	}
+	slices.SortFunc(s.Workloads, func(a, b node.Workload) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	domain := mustSet(t, "4-7")
+	want := map[node.WorkloadID]cpus.Allocation{
+		"seats": {Policy: cpus.Shared, CPUs: mustSet(t, "5,7"), Domain: domain, CPU: 500}, "pool": {Policy: cpus.Pool, CPUs: domain, Domain: domain, CPU: 500},
+	}
+	had := Held{Allocations: want}
+	for tick, shown := range []bool{false, true} {
+		if shown {
+			for _, w := range s.Workloads {
+				s.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}] = node.CPUs{}
+			}
+		}
+		g := Decide(facts.NodeCPUs{}, 0, had, s)
+		for id, a := range want {
+			if g.Allocations[id] != a {
+				t.Errorf("tick %d: %s has %+v, want %+v: %s", tick, id, g.Allocations[id], a, g.Text(id))
+			}
+		}
+		if n := g.Notes["seats"]; (n.Code() == cpus.CPUSetMissing) == shown || n.Has != 2 {
+			t.Errorf("tick %d: %+v", tick, n)
+		}
+		if n := g.Notes["new"]; (n.Code() == cpus.NoCPUSet) == shown || n.Refused() == shown {
+			t.Errorf("tick %d: the new one: %+v", tick, n)
+		}
+		if tick == 0 && (g.Text("seats") != "seats keeps its seats: the files of its cpuset are missing now" || g.Text("pool") != "pool keeps its pool: the files of its cpuset are missing now") {
+			t.Errorf("%q, %q", g.Text("seats"), g.Text("pool"))
+		}
+		had = g.Held
+	}
 }

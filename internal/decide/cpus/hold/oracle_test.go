@@ -225,11 +225,15 @@ func (r *oracle) share() {
 	})
 	var holds []cpus.Allocation
 	for _, w := range asked {
-		if _, shown := r.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}]; !shown {
+		_, shown := r.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}]
+		if _, held := r.had.Shared(w.ID); !shown && !held { // before, work whose knob could not be read lost what it held
 			r.note(w.ID, cpus.Note{Policy: w.Overrides.CPUs.Policy, Asked: w.Overrides.CPUs.CPUs, Reason: &cpus.Reason{Code: cpus.NoCPUSet}})
 			continue
 		}
 		h, n := r.seat(w, holds)
+		if !shown && !h.CPUs.Empty() {
+			n.By, n.Choice, n.Reason = cpus.ByNode, nil, &cpus.Reason{Code: cpus.CPUSetMissing}
+		}
 		n.Policy, n.Asked = w.Overrides.CPUs.Policy, w.Overrides.CPUs.CPUs
 		if !h.CPUs.Empty() {
 			n.Has, n.Level = h.CPUs.Len(), r.Map.LevelOf(h.Domain)

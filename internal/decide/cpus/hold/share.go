@@ -65,8 +65,12 @@ func (r *round) share(off unit.CPUSet) {
 		r.take(w.ID)
 		o := &w.Overrides.CPUs
 		a, n := cpus.Allocation{}, cpus.Note{Reason: &cpus.Reason{Code: cpus.NoCPUSet}}
-		if _, shown := r.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}]; shown {
+		_, shown := r.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileCPUs}]
+		if _, held := r.had.Shared(w.ID); shown || held {
 			a, n = r.seat(w)
+		}
+		if !shown && !a.CPUs.Empty() { // while the knob cannot be read, the workload keeps its CPUs
+			n.By, n.Choice, n.Reason = cpus.ByNode, nil, &cpus.Reason{Code: cpus.CPUSetMissing}
 		}
 		if n.Policy, n.Asked = o.Policy, o.CPUs; a.CPUs.Empty() {
 			r.note(w.ID, n)
