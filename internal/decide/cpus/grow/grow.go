@@ -168,6 +168,9 @@ func (x *decision) follow(w node.Workload, h cpus.Allocation, p Pool) (Pool, uni
 	if p.Domain != h.Domain {
 		p = Pool{Domain: h.Domain}
 	}
+	if p.Left.After(x.snap.At) { // it is from a clock that was ahead
+		p.Left = x.snap.At
+	}
 	caches := neighbours(x.Map, h.Domain)
 	open := x.Open.Intersect(hold.RoomBefore(x.snap.Knobs, w.Cgroup, x.snap.Topology.All()))
 	p = x.observe(w, h, p, caches)
@@ -307,7 +310,7 @@ func startOf(before, now time.Time, holds bool) time.Time {
 	switch {
 	case !holds:
 		return time.Time{}
-	case before.IsZero():
+	case before.IsZero(), before.After(now): // a later time is from a clock that was ahead
 		return now
 	}
 	return before

@@ -266,6 +266,46 @@ func TestAPoolGivesBackWhatItDoesNotNeed(t *testing.T) {
 	}
 }
 
+// TestAPoolForgetsTheTimesOfAClockThatWasAhead sets the clock back by an hour, and
+// the daemon starts again. A time of before is then in the future. The pool must
+// grow, give back and rest as long as without this, and not an hour longer.
+func TestAPoolForgetsTheTimesOfAClockThatWasAhead(t *testing.T) {
+	n := newSite(1, 2, 4)
+	n.add("pi", node.CPUOverride{PodRequest: cpus.PodRequest{Request: cpus.Request{Policy: cpus.Pool, CPU: 2000}, Grows: true}}, 0)
+	restart := func() {
+		n.snap.At = n.snap.At.Add(-time.Hour)
+		n.use.At = n.snap.At // the daemon takes the time of the counters from a clock that cannot be set
+	}
+	has := func(when, want string) {
+		t.Helper()
+		if set, _ := n.grants.Set("pi"); set.String() != want {
+			t.Errorf("%s the pool has CPUs %v, want %s: %s", when, set, want, n.grants.Text("pi"))
+		}
+	}
+	waste := func(ticks int) {
+		for range ticks {
+			n.tick(time.Second, map[string]map[unit.CPU]unit.MilliCPU{"pi": spreadUse(unit.CPUSetOf(0, 1, 2, 3), 1000)}, nil)
+		}
+	}
+	n.fillPool(8, nil, "pi")
+	restart()
+	n.fillPool(20, nil, "pi")
+	has("full,", "0-7")
+	waste(30)
+	restart()
+	waste(70)
+	has("after a minute with spare CPUs", "0-3")
+	n.fillPool(20, nil, "pi")
+	has("full again,", "0-7")
+	n.tick(time.Second, nil, map[node.WorkloadID]string{"web": "waits"})
+	has("while a service waits,", "0-3")
+	restart()
+	n.fillPool(50, nil, "pi")
+	has("before the rest ends,", "0-3")
+	n.fillPool(20, nil, "pi")
+	has("after the rest", "0-7")
+}
+
 // TestAnIdlePoolDoesNotGrow fills the home of a pool by the work of others. The
 // pool may grow only if its own workload uses most of its CPU request.
 func TestAnIdlePoolDoesNotGrow(t *testing.T) {
