@@ -45,9 +45,9 @@ func (j *Journal) appendAll(decide func(State) []*entry) error {
 	if err != nil {
 		return err
 	}
-	first := false
+	first, settled := false, false
 	for _, e := range es {
-		first = first || e.isFirst()
+		first, settled = first || e.isFirst(), settled || e.Op == opSettled
 	}
 	if err := j.write(own.text, first, locked); err != nil {
 		return err
@@ -55,7 +55,10 @@ func (j *Journal) appendAll(decide func(State) []*entry) error {
 	if err := j.loadKnowing(own); err != nil {
 		return err
 	}
-	if locked && j.off > compactAbove && j.head.lines > 2*j.state.lines() {
+	if settled { // the file may still lack its first line, and would count as damaged again
+		j.state.Damage = ""
+	}
+	if locked && (settled || j.off > compactAbove && j.head.lines > 2*j.state.lines()) {
 		if err := j.compact(j.nextPath()); err != nil {
 			return err
 		}

@@ -126,6 +126,29 @@ func TestANewReaderSeesThatEntriesWereLost(t *testing.T) {
 	}
 }
 
+// TestDamageIsReportedOnce settles the loss of entries at once, as a restore does
+// when it has nothing else to do. No later process may report the same loss again.
+func TestDamageIsReportedOnce(t *testing.T) {
+	for name, damage := range damages {
+		if strings.HasSuffix(name, "removed") && name != "beginning removed" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			j, _ := writeJournal(t)
+			damage(t, j.Path())
+			dir := filepath.Dir(j.Path())
+			reader := open(t, dir, lab)
+			left := state(t, reader)
+			do(t, reader.Settle())
+			for _, by := range []*journal.Journal{reader, open(t, dir, me)} {
+				if s := state(t, by); s.Damage != "" || cmp.Diff(left.Touches, s.Touches) != "" {
+					t.Errorf("damage %q after it was settled; it has %v, and had %v", s.Damage, s.Touches, left.Touches)
+				}
+			}
+		})
+	}
+}
+
 // TestWhatAKilledWriterLeavesIsNoDamage checks two things that must not count
 // as damage: the start of a line that a killed writer left, and lines without a
 // check sum from an earlier version of Tenon.
