@@ -213,7 +213,10 @@ func (j *Journal) loadKnowing(own ownText) error {
 	}
 	j.lost = ""
 	state, head, off := j.state, j.head, j.off
-	if again := j.read == nil || !os.SameFile(j.read, info) || info.Size() < j.off || info.Size() == j.read.Size() && !info.ModTime().Equal(j.read.ModTime()); again {
+	again := j.read == nil || !os.SameFile(j.read, info) || info.Size() < off || info.Size() == j.read.Size() && !info.ModTime().Equal(j.read.ModTime())
+	// A file that was empty at the last look may be one that its first writer had only
+	// made. That is no damage of what the file has now.
+	if again || off == 0 {
 		state, head, off = newState(), file{}, 0
 	}
 	rest, err := io.ReadAll(io.NewSectionReader(f, off, 1<<40))

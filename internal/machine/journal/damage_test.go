@@ -174,6 +174,31 @@ func TestWhatAKilledWriterLeavesIsNoDamage(t *testing.T) {
 	}
 }
 
+// TestAFileThatIsMadeBeforeItIsWrittenIsNoDamage has a process that reads the file
+// between the two system calls of its first writer. The process must not report
+// that entries were lost, nor write this into the file.
+func TestAFileThatIsMadeBeforeItIsWrittenIsNoDamage(t *testing.T) {
+	j := open(t, t.TempDir(), me)
+	do(t, os.WriteFile(j.Path(), nil, 0o600))
+	reader := open(t, filepath.Dir(j.Path()), lab)
+	state(t, reader)
+	whole := open(t, t.TempDir(), me)
+	do(t, whole.RecordGroup("be"))
+	text, err := os.ReadFile(whole.Path())
+	do(t, err)
+	f, err := os.OpenFile(j.Path(), os.O_WRONLY|os.O_APPEND, 0)
+	do(t, err)
+	_, err = f.Write(text)
+	do(t, err, f.Close())
+	if s := state(t, reader); s.Damage != "" || len(s.Groups) != 1 {
+		t.Errorf("damage %q, groups %v", s.Damage, s.Groups)
+	}
+	do(t, reader.RecordGroup("be/a"))
+	if s := state(t, open(t, filepath.Dir(j.Path()), me)); s.Damage != "" || len(s.Groups) != 2 {
+		t.Errorf("a new reader: damage %q, groups %v", s.Damage, s.Groups)
+	}
+}
+
 // TestDamageIsSeenWithoutTheRecordOfTheLength checks that an empty file, and
 // one without its first line, count as damaged, whatever the lock file says.
 func TestDamageIsSeenWithoutTheRecordOfTheLength(t *testing.T) {
