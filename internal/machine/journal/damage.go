@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"tenon.sh/tenon/internal/machine/statedir"
@@ -74,17 +75,18 @@ func likeLine(text []byte) bool {
 }
 
 // lockName is the file whose lock all processes share. It also contains the
-// journal's inode number and length after the last entry. The length shows
-// whether a program has cut off the journal, even between two lines.
+// journal's inode number and length after the last entry, and its name. The length
+// shows whether a program has cut off the journal, even between two lines. The name
+// has the boot: on a disk, a new journal may get the inode of that of the last boot.
 const lockName = "journal.lock"
 
-const extentForm = "%20d %20d\n"
+const extentForm = "%20d %20d %q\n"
 
 // noteExtent writes the journal's present length to the lock file. If this
 // fails, the next entry does it again.
 func (j *Journal) noteExtent() {
 	if st, is := j.read.Sys().(*syscall.Stat_t); is {
-		_, _ = j.lock.WriteAt(fmt.Appendf(nil, extentForm, st.Ino, j.size), 0)
+		_, _ = j.lock.WriteAt(fmt.Appendf(nil, extentForm, st.Ino, j.size, filepath.Base(j.path)), 0)
 	}
 }
 
@@ -96,10 +98,11 @@ func (j *Journal) countMissing(f *os.File) int64 {
 	text, err := statedir.ReadFile(j.queue.Path)
 	var inode uint64
 	var size int64
+	var name string
 	if err != nil {
 		return 0
 	}
-	if n, _ := fmt.Sscanf(string(text), "%d %d", &inode, &size); n != 2 { //nolint:errcheck // the number of values tells
+	if n, _ := fmt.Sscanf(string(text), "%d %d %q", &inode, &size, &name); n != 3 || name != filepath.Base(j.path) { //nolint:errcheck // the number of values tells
 		return 0
 	}
 	info, err := f.Stat()

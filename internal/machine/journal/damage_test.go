@@ -214,6 +214,30 @@ func TestDamageIsSeenWithoutTheRecordOfTheLength(t *testing.T) {
 	}
 }
 
+// TestTheLengthOfTheLastBootIsNotMissed has a state directory on a disk, where the
+// journal of a boot gets the inode of the journal of the boot before. The new
+// journal is shorter, and lacks nothing.
+func TestTheLengthOfTheLastBootIsNotMissed(t *testing.T) {
+	j, _ := writeJournal(t)
+	do(t, j.Close())
+	dir := filepath.Dir(j.Path())
+	other := t.TempDir()
+	for _, at := range []string{other, dir} {
+		next, err := journal.Open(at, "boot-2", lab)
+		do(t, err)
+		if at == dir { // it has the inode of j, and what another journal of its boot has
+			text, err := os.ReadFile(filepath.Join(other, filepath.Base(next.Path())))
+			do(t, err, os.Rename(j.Path(), next.Path()), os.WriteFile(next.Path(), text, 0o600))
+		} else {
+			do(t, next.RecordGroup("be"))
+		}
+		if s := state(t, next); s.Damage != "" || len(s.Groups) != 1 {
+			t.Errorf("damage %q, groups %v", s.Damage, s.Groups)
+		}
+		do(t, next.Close())
+	}
+}
+
 // TestOnlyTheOwnerReadsTheJournal checks that only the owner can read the
 // files. A process that can read a lock file can hold the lock, and the journal
 // names all work of the machine.
