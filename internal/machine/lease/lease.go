@@ -236,11 +236,12 @@ func (l *Lease) recreate(h head, bounds []Bound) error {
 	if err != nil {
 		return fmt.Errorf("renew the lease, whose directory was removed: %w", err)
 	}
+	if err := l.replace(h, bounds); err != nil {
+		// The next renewal tries again, because it finds that its lock was removed.
+		return errors.Join(fmt.Errorf("renew the lease, whose directory was removed: %w", err), lock.Close())
+	}
 	_ = l.lock.Close()
 	l.lock = lock
-	if err := l.replace(h, bounds); err != nil {
-		return fmt.Errorf("renew the lease, whose directory was removed: %w", err)
-	}
 	return nil
 }
 

@@ -193,6 +193,28 @@ func TestALockThatWasRemovedAloneIsMadeAgain(t *testing.T) {
 	}
 }
 
+// TestALeaseThatCannotBeMadeAgainIsNotTakenAway removes the directory of a lease
+// whose file cannot be written then. No other process has the lease, so the holder
+// must try again, and must have it when the file can be written.
+func TestALeaseThatCannotBeMadeAgainIsNotTakenAway(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	l := take(t, dir, agent, monotonic)
+	next := filepath.Join(dir, leaseFile+".next")
+	do(t, l.Renew([]Bound{quota}), os.RemoveAll(dir), os.Mkdir(dir, 0o700), os.MkdirAll(filepath.Join(next, "x"), 0o700))
+	for range 3 {
+		if err := l.Renew([]Bound{quota}); err == nil || errors.Is(err, ErrLost) {
+			t.Fatalf("got %v", err)
+		}
+	}
+	do(t, os.RemoveAll(next), l.Renew([]Bound{quota}))
+	if got := written(t, dir); got.head.holder != agent || len(got.bounds) != 1 {
+		t.Errorf("got %+v", got)
+	}
+	if _, err := hold(dir, boot, successor, monotonic); !errors.Is(err, ErrHeld) {
+		t.Errorf("a second holder: %v", err)
+	}
+}
+
 func TestADroppedLeaseIsGone(t *testing.T) {
 	dir := t.TempDir()
 	l := take(t, dir, agent, monotonic)
