@@ -62,6 +62,34 @@ func TestAPodGetsItsCPUsInTheBinding(t *testing.T) {
 	}
 }
 
+// TestANodeThatChangedSinceItWasChosenGetsNoPod reserves CPUs for a pod. Before the
+// bind, the node loses its report and the pod is deleted, or another CPU comes
+// online. The scheduler must send no binding, and must not panic.
+func TestANodeThatChangedSinceItWasChosenGetsNoPod(t *testing.T) {
+	for name, change := range map[string]func(*bench, *corev1.Pod){
+		"the report and the pod are deleted": func(b *bench, p *corev1.Pod) {
+			b.keeper.reportDeleted(machine("n", 1, 2, 4))
+			b.keeper.podDeleted(p)
+		},
+		"more CPUs are online": func(b *bench, _ *corev1.Pod) { b.keeper.reportChanged(machine("n", 2, 2, 5)) },
+	} {
+		b := newBench(t, machine("n", 1, 2, 4))
+		p := pinned("a", 4, 100)
+		s, why := b.tryNode(p, "n")
+		if why != "" {
+			t.Fatal(why)
+		}
+		change(b, p)
+		if status := b.Bind(t.Context(), s, p, "n"); status.IsSuccess() || len(b.handle.client.Actions()) > 0 {
+			t.Errorf("%s: %v, requests %v", name, status, b.handle.client.Actions())
+		}
+		b.Unreserve(t.Context(), s, p, "n")
+		if holds := b.keeper.view("n").Holds(); len(holds) > 0 {
+			t.Errorf("%s: the pod still holds %v", name, holds)
+		}
+	}
+}
+
 // TestPodsWithTheSameExclusivePolicyAreApart schedules three pods with the same
 // preferredCPUExclusivePolicy. A node with cores of its own for such a pod must
 // be rated higher. A node without such cores must still take the pod.

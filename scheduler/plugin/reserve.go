@@ -56,13 +56,18 @@ func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *corev1.
 // Bind binds a pod that demands CPUs. The next plugin binds all other pods. A
 // binding contains annotations, which the API server writes into the pod
 // together with the name of the node. Therefore a pod never has one without the
-// other, and the plugin needs no second write.
+// other, and the plugin needs no second write. While the pod waited for its
+// volumes, its node may have lost its report, or may have got other CPUs.
 func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	c := p.cycle(state)
 	if c == nil {
 		return skip
 	}
-	words := kube.ContractAnnotations(pod, p.keeper.view(node).Map(), c.contract)
+	topology := p.keeper.view(node).Map()
+	if topology == nil || topology.Hash() != c.contract.Topology {
+		return fwk.AsStatus(fmt.Errorf("node %s lost the CPUs for the pod since it was chosen: its topology is another one now, or is unknown", node))
+	}
+	words := kube.ContractAnnotations(pod, topology, c.contract)
 	binding := &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Annotations: words},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: node},
