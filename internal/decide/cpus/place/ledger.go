@@ -42,7 +42,7 @@ type entry struct {
 	contract Contract
 	state    state
 	hold     held
-	loose    bool // the contract is not for the demand, so the node chooses
+	loose    bool // the contract is not for the demand (see isLoose)
 	again    bool // the pod was in doubt on this node before it was reserved there again
 	// before is the view of the node without the reservation, and after is the
 	// view with it. A release before any other change restores the first one.
@@ -109,10 +109,16 @@ func (l *Ledger) Learn(node string, r Report) {
 
 // looseness returns what a pod adds to the number of loose pods: 1 or 0.
 func (p *place) looseness(e *entry) int {
-	if _, reported := p.facts[e.pod.UID]; e.loose && !reported && !p.refuses(e) {
+	if _, reported := p.facts[e.pod.UID]; p.isLoose(e) && !reported && !p.refuses(e) {
 		return 1
 	}
 	return 0
+}
+
+// isLoose reports whether the node chooses the CPUs of a pod itself: the contract
+// is not for the demand, or it is for other hardware than the node has now (Check).
+func (p *place) isLoose(e *entry) bool {
+	return e.loose || p.m != nil && e.contract.Topology != 0 && e.contract.Topology != p.m.Hash()
 }
 
 // refuses reports whether a pod holds nothing because the node gave it no CPUs.
@@ -405,7 +411,7 @@ func (p *place) look() *View {
 	for uid, e := range p.promised {
 		switch _, known := p.facts[uid]; {
 		case known, p.refuses(e):
-		case e.loose:
+		case p.isLoose(e):
 			open = append(open, e)
 		default:
 			holds = append(holds, e.hold)

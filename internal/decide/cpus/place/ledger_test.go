@@ -217,6 +217,36 @@ func TestPreemptionSeesFreedCPUs(t *testing.T) {
 
 // TestAContractHasTheSetsOfContainers checks how a contract divides the CPUs of
 // a pod among its containers.
+// TestAContractForOtherHardwareIsNotFollowed starts a node again with half of its
+// CPUs. The agent does not follow the contracts for the other hardware, and its
+// first report lacks pods that have not started again. The ledger must keep CPUs for
+// them, until the report says which.
+func TestAContractForOtherHardwareIsNotFollowed(t *testing.T) {
+	l := New()
+	l.Learn("n", Report{Topology: machine(1, 2, 2, 2), Keep: 1})
+	pod := Pod{"a", own(2)}
+	a, _ := l.Assume(pod, "n")
+	l.Confirm(pod, "n", a.Choice)
+	half := Report{Topology: machine(1, 1, 2, 2), Keep: 1}
+	l.Learn("n", half)
+	if has := l.View("n").Holds()["a"].CPUs; has.Len() != 2 || !half.Topology.All().Contains(has) {
+		t.Errorf("on the other hardware a has %v", has)
+	}
+	if b, why := l.Assume(Pod{"b", own(2)}, "n"); why != cpus.LastOpen {
+		t.Errorf("beside a: %v, %v", b.CPUs, why)
+	}
+	half.Pods = map[UID]cpus.Allocation{"a": {Policy: cpus.Exclusive, CPUs: unit.CPUSetOf(0, 1)}}
+	l.Learn("n", half)
+	if b, why := l.Assume(Pod{"b", own(1)}, "n"); why != cpus.Fits || !unit.CPUSetOf(2, 3).Contains(b.CPUs) {
+		t.Errorf("beside the reported pod: %v, %v", b.CPUs, why)
+	}
+	l.RemovePod("a")
+	l.RemovePod("b")
+	if open := l.View("n").Open(); open != half.Topology.All() {
+		t.Errorf("without pods %v are open", open)
+	}
+}
+
 func TestAContractHasTheSetsOfContainers(t *testing.T) {
 	l := New()
 	l.Learn("n", Report{Topology: machine(2, 2, 2, 2)})
@@ -360,12 +390,16 @@ func likeNew(t *testing.T, l *Ledger, node string) {
 func TestAViewIsTheSameHoweverItWasMade(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(61, 62))
 	for range 150 {
-		topo := machine(1+rnd.IntN(2), 1+rnd.IntN(3), 2+rnd.IntN(3), 1+rnd.IntN(2))
+		anyTopology := func() node.Topology { return machine(1+rnd.IntN(2), 1+rnd.IntN(3), 2+rnd.IntN(3), 1+rnd.IntN(2)) }
+		topo := anyTopology()
 		l := New()
 		for _, at := range []string{"n", "m"} {
 			l.Learn(at, Report{Topology: topo, Keep: 1})
 		}
 		for range 60 {
+			if rnd.IntN(30) == 0 { // a node that reports next has other hardware
+				topo = anyTopology()
+			}
 			at := []string{"n", "m"}[rnd.IntN(2)]
 			uid := UID(fmt.Sprint(rnd.IntN(8)))
 			d := own(1 + rnd.IntN(3))
