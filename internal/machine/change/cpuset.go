@@ -14,6 +14,9 @@ import (
 // has tasks, its set cannot become empty again. The alternative is to write the
 // set of the parent explicitly, which has the same effect.
 //
+// The same holds for a cgroup of v1 that had no set when Tenon first wrote it,
+// because its maker had not filled it, and that has tasks now.
+//
 // On cgroup v1 a cpuset may contain only what is online (EINVAL) and what its
 // parent has (EACCES). The kernel removes an offline CPU or memory node from
 // every cpuset, and later gives it back to the root only. The alternative is
@@ -33,6 +36,10 @@ func (c *Knobs) alternative(k node.Knob, v node.Value, err error) node.Value {
 		}
 		if set.Set, err = read(string(parent.Cgroup)); err == nil && !set.Set.Empty() {
 			return set
+		}
+	case version == 1 && set.Set.Empty() && errors.Is(err, syscall.ENOSPC) && !hasEntry(c, parent):
+		if has, err := c.table.Read(parent); err == nil && has != v {
+			return has
 		}
 	case version == 1 && errors.Is(err, syscall.EINVAL):
 		return within(c, set, node.Knob{File: k.File}) // the root has all that is online

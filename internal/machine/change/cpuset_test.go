@@ -1,6 +1,7 @@
 package change
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -108,6 +109,29 @@ func TestACPUSetWaitsForItsParent(t *testing.T) {
 	ok(t, x.Release(top), x.Release(pod))
 	x.hasReleased(t, top, list(t, "0-7"))
 	x.hasReleased(t, pod, list(t, "0-7"))
+}
+
+// TestASetThatMustNotBecomeEmptyGetsThatOfItsParent narrows a cgroup that its maker
+// has not filled. Tasks enter it then, and the kernel does not let the set become
+// empty again. A release must not fail for ever, and must not take the narrow set of
+// the parent.
+func TestASetThatMustNotBecomeEmptyGetsThatOfItsParent(t *testing.T) {
+	x := openCPUSets(t)
+	batch, pod := x.group(t, "batch", "0-3"), x.group(t, "batch/pod", "")
+	ok(t, x.Set(batch, list(t, "0-1")), x.Set(pod, list(t, "0")))
+	stores := x.stores
+	x.stores = func(k node.Knob, now, to node.Value) (node.Value, error) {
+		if to.(node.CPUs).Set.Empty() {
+			return now, syscall.ENOSPC
+		}
+		return stores(k, now, to)
+	}
+	if err := x.Release(pod); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("below a narrow parent: %v", err)
+	}
+	ok(t, x.Release(batch), x.Release(pod))
+	x.hasReleased(t, batch, list(t, "0-3"))
+	x.hasReleased(t, pod, list(t, "0-3"))
 }
 
 // TestACopyThatIsRefusedIsReleasedLater makes a cgroup below a narrow one, as a
