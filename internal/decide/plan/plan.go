@@ -207,8 +207,8 @@ func firstOf(wants []Want, all []difference) []Step {
 	return steps
 }
 
-// knobsBeforeParent returns the knobs whose sets exchange CPUs: the new set
-// lacks an old CPU, and has a new CPU that the parent has already. On cgroup
+// knobsBeforeParent returns the knobs whose sets exchange CPUs or memory nodes: the
+// new set lacks an old CPU, and has a new CPU that the parent has already. On cgroup
 // v1, the step of such a knob comes before the step that narrows the parent,
 // because the parent must always contain the child.
 func knobsBeforeParent(have node.Knobs, steps []Step) map[node.Knob]bool {
@@ -220,7 +220,7 @@ func knobsBeforeParent(have node.Knobs, steps []Step) map[node.Knob]bool {
 		to, is := s.To.(node.CPUs)
 		from, _ := s.From.(node.CPUs)
 		up, _ := have.Now[node.Knob{Cgroup: s.Knob.Cgroup.Parent(), File: s.Knob.File}].(node.CPUs)
-		if is && s.Knob.File == node.FileCPUs && !to.Set.Contains(from.Set) && !from.Set.Contains(to.Set) && up.Set.Contains(to.Set) {
+		if is && !to.Set.Contains(from.Set) && !from.Set.Contains(to.Set) && up.Set.Contains(to.Set) {
 			early[s.Knob] = true
 		}
 	}

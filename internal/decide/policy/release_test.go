@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"maps"
+	"math/rand/v2"
 	"testing"
 
 	"tenon.sh/tenon/internal/decide/facts"
@@ -74,5 +76,71 @@ func TestASetIsReleasedWhenNothingBelowHasMore(t *testing.T) {
 				t.Errorf("%d knobs are still Tenon's", left)
 			}
 		})
+	}
+}
+
+// TestSetsAreReleasedOnAnyTree releases the cpusets of random trees of cgroup v1, in
+// which some cgroups belong to other components. The kernel must refuse no step. In
+// the end, each set is the old one, or has besides only what is in use below it.
+func TestSetsAreReleasedOnAnyTree(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(97, 98))
+	paths := []node.CgroupPath{"a", "a/b", "a/b/c", "a/d", "a/d/e"}
+	anySets := func() map[node.CgroupPath]unit.CPUSet {
+		sets := map[node.CgroupPath]unit.CPUSet{"": unit.CPUSetOf(0, 1, 2, 3)}
+		for _, p := range paths {
+			var set unit.CPUSet
+			for c := range sets[p.Parent()].All() {
+				if rnd.IntN(2) == 0 {
+					set.Add(c)
+				}
+			}
+			if sets[p] = set; set.Empty() {
+				sets[p] = sets[p.Parent()]
+			}
+		}
+		return sets
+	}
+	for try := range 4000 {
+		n, file := newScene(machine(4, 1, 1, 1), 1), []node.File{node.FileCPUs, node.FileMems}[try%2]
+		knob := func(p node.CgroupPath) node.Knob { return node.Knob{Cgroup: p, File: file} }
+		before, now := anySets(), anySets()
+		fits := true
+		for _, p := range paths {
+			n.makeGroup(p)
+			n.snap.Knobs.Now[knob(p)] = node.CPUs{Set: now[p]}
+			if rnd.IntN(3) == 0 { // of another component
+				before[p] = now[p]
+				continue
+			}
+			n.snap.Knobs.Before[knob(p)] = node.CPUs{Set: before[p]}
+			up, touched := n.snap.Knobs.Before[knob(p.Parent())]
+			fits = fits && (p.Parent() == "" || touched && up.(node.CPUs).Set.Contains(before[p]) || !touched && now[p.Parent()].Contains(before[p]))
+		}
+		if !fits { // the owner of a parent has narrowed it since then
+			continue
+		}
+		start := maps.Clone(n.snap.Knobs.Now)
+		for tick := 0; ; tick++ {
+			wants := orphans(facts.LayoutOf(n.snap), n.snap, nil)
+			releaseInSteps(n.snap.Knobs, wants)
+			steps := n.apply(t, plan.Diff(n.snap.Knobs, wants))
+			if t.Failed() || tick > 5 {
+				t.Fatalf("try %d, tick %d: from %v to %v, now %v: %v", try, tick, start, before, n.snap.Knobs.Now, steps)
+			}
+			if len(steps) == 0 {
+				break
+			}
+		}
+		for k := range n.snap.Knobs.Before {
+			least := before[k.Cgroup]
+			for _, p := range paths {
+				if v := n.snap.Knobs.Now[knob(p)]; p.Parent() == k.Cgroup {
+					least = least.Union(v.(node.CPUs).Set)
+				}
+			}
+			if got := n.snap.Knobs.Now[k].(node.CPUs).Set; got != least || got == before[k.Cgroup] {
+				t.Fatalf("try %d: %v is at %v, was %v, and needs %v", try, k, got, before[k.Cgroup], least)
+			}
+		}
 	}
 }
