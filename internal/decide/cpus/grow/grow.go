@@ -274,7 +274,7 @@ func (x *decision) room(w node.Workload, h cpus.Allocation, p Pool, caches []uni
 		// The caches beside the home may hold the whole CPU limit, rounded up,
 		// because other work may use the home.
 		size := unit.CPUs(max(h.Domain.Len(), 1))
-		most = min(most, int((limit+size-1)/size))
+		most = min(most, int((min(limit, unit.CPUs(unit.MaxCPUs))+size-1)/size))
 	}
 	for _, c := range caches {
 		if p.More.Contains(c) {

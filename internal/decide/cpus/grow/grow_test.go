@@ -2,6 +2,7 @@ package grow
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -226,6 +227,7 @@ func TestWhatKeepsAPoolInItsHome(t *testing.T) {
 	}{
 		"nothing":                      {pool, 0, 1, false, nil, "0-7"},
 		"its own limit":                {pool, 4000, 1, false, nil, "0-3"},
+		"the largest limit":            {pool, math.MaxInt64, 1, false, nil, "0-7"},
 		"it may not grow":              {still, 0, 1, false, nil, "0-3"},
 		"it is to be apart":            {apart, 0, 1, false, nil, "0-3"},
 		"the next cache has an owner":  {pool, 0, 1, true, nil, "0-3"},

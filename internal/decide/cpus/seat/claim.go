@@ -54,7 +54,7 @@ func (st State) claims(in Input, places worker.Places) ([]claim, unit.CPUSet) {
 			workers[at] = len(all)
 			all = append(all, claim{work: w, at: at, cpus: size[at.Slice], may: may, have: st.cpusOf(at)})
 		default:
-			n := int((limit + 999) / unit.CPUs(1))
+			n := int((min(limit, unit.CPUs(unit.MaxCPUs)) + 999) / unit.CPUs(1))
 			all = append(all, claim{work: w, limit: limit, cpus: n, may: may, have: st.Have[w.ID]})
 		}
 	}

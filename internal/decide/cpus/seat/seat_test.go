@@ -2,6 +2,7 @@ package seat
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +54,20 @@ func TestALimitThatIsNotWholeKeepsItsQuota(t *testing.T) {
 	}
 	if g := grants["w001"]; g.CPUs.Len() != 1 || g.Full {
 		t.Errorf("500m has %+v, want 1 seat and the quota", g)
+	}
+}
+
+// TestTheLargestLimitIsALimit checks work whose limit is so large that it means no
+// limit. It demands all CPUs that it may use, beside work with a small limit.
+func TestTheLargestLimitIsALimit(t *testing.T) {
+	for limit, want := range map[unit.MilliCPU]bool{7000: false, 8000: true, 1e15: true, math.MaxInt64: true} {
+		st, grants := State{}.Decide(input(8, limit, 1000))
+		if st.Sharing != want {
+			t.Errorf("limits of %v and 1000m on 8 CPUs: all share the CPUs is %v, want %v: %s", limit, st.Sharing, want, grants["w000"].How)
+		}
+	}
+	if _, grants := (State{}).Decide(input(8, math.MaxInt64)); grants["w000"].CPUs.Len() != 8 || !grants["w000"].Full {
+		t.Errorf("alone it has %+v, want all 8 CPUs", grants["w000"])
 	}
 }
 
