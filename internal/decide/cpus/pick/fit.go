@@ -152,7 +152,7 @@ func (m *Map) fitOwn(s Seats, c cpus.Request, has unit.CPUSet, from mask) (Offer
 	for i := range have {
 		have[i] &= s.open[i]
 	}
-	n, had := int32(c.CPUs), have.count(0, int32(len(m.cpus)))
+	n, had := int32(min(c.CPUs, unit.MaxCPUs+1)), have.count(0, int32(len(m.cpus)))
 	switch {
 	case n == had:
 		return m.judge(have), true

@@ -1,6 +1,7 @@
 package pick
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -301,5 +302,25 @@ func TestATopologyWithoutCPUsHasRoomForNothing(t *testing.T) {
 	}
 	for range m.Nodes(some) {
 		t.Error("it has a NUMA node")
+	}
+}
+
+// TestNoMachineHasMoreCPUsThanASetCanHold asks for numbers of CPUs that are beyond
+// 32 bits. No such request fits, whatever its lower bits are.
+func TestNoMachineHasMoreCPUsThanASetCanHold(t *testing.T) {
+	m := Compile(machine(1, 1, 4, 2))
+	seats := m.Seats(unit.CPUSet{}, 0, nil)
+	for _, n := range []int{unit.MaxCPUs, unit.MaxCPUs + 1, 1<<31 + 2, 1<<32 + 2, math.MaxInt} {
+		for _, bind := range []cpus.Bind{cpus.AnyCores, cpus.OnlyWhole, cpus.OnlySpread} {
+			for _, policy := range []cpus.Policy{cpus.Exclusive, cpus.Shared} {
+				r := cpus.Request{Policy: policy, CPUs: n, Bind: bind}
+				if o, not := m.Fit(seats, r); not == cpus.Fits {
+					t.Errorf("%+v: %v", r, o.CPUs)
+				}
+				if o, not := m.Resize(seats, r, set(t, "2-3")); not == cpus.Fits {
+					t.Errorf("%+v beside 2-3: %v", r, o.CPUs)
+				}
+			}
+		}
 	}
 }
