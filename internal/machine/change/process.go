@@ -100,5 +100,11 @@ func Sessions(state journal.State) []journal.Session {
 	for _, s := range state.Processes {
 		all[s] = true
 	}
+	for _, c := range state.Controls {
+		all[c.By] = true
+	}
+	for _, e := range state.Enabled {
+		all[e.By] = true
+	}
 	return slices.Collect(maps.Keys(all))
 }

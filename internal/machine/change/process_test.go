@@ -3,11 +3,13 @@ package change_test
 import (
 	"os"
 	"os/exec"
+	"slices"
 	"testing"
 
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/machine/change"
 	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/model/node"
 )
 
 // TestAnotherProcessOfTheSameNumberIsNotAlive checks a process that has the pid
@@ -41,5 +43,24 @@ func TestDescendantsAreFound(t *testing.T) {
 	change.AddDescendants(fs, found)
 	if p, is := found[child.Process.Pid]; !is || !change.Alive(fs, p) {
 		t.Errorf("process %d is not among the descendants of its parent: %v", child.Process.Pid, found)
+	}
+}
+
+// TestEachKindOfEntryNamesItsProcess has one entry of each kind, each of another
+// process. Tenon must end none of these processes, and must not take one for a
+// process that is not in this journal.
+func TestEachKindOfEntryNamesItsProcess(t *testing.T) {
+	by := func(pid int) journal.Session { return journal.Session{PID: pid, Start: 10} }
+	all := change.Sessions(journal.State{
+		Touches:   map[node.Knob]journal.Touch{{Cgroup: "a", File: node.FileCPUs}: {By: by(1)}},
+		Groups:    map[node.CgroupPath]journal.Session{"b": by(2)},
+		Controls:  map[string]journal.MadeControl{"BE": {By: by(3)}},
+		Processes: map[journal.Process]journal.Session{{PID: 9}: by(4)},
+		Enabled:   map[journal.ChildController]journal.Enabling{{Controller: "memory"}: {By: by(5)}},
+	})
+	for pid := 1; pid <= 5; pid++ {
+		if !slices.Contains(all, by(pid)) {
+			t.Errorf("process %d is not in %v", pid, all)
+		}
 	}
 }
