@@ -27,3 +27,11 @@ func TestEveryCodeHasOneWordAndOneText(t *testing.T) {
 		t.Error("a word that is no code is read")
 	}
 }
+
+// TestOneCPUIsNotPlural checks a choice that leaves one CPU of two that must stay.
+func TestOneCPUIsNotPlural(t *testing.T) {
+	why := Reason{Code: ChoiceLeavesTooFew, Open: 1, Stay: 2}
+	if got, want := why.Text(), "its scheduler's choice leaves 1 CPU to share, and at least 2 must stay"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -172,7 +172,7 @@ func (r *Reason) Text() string {
 	case ChoiceTaken:
 		return fmt.Sprintf("%shas %s, which %s", choice, named(r.CPUs), r.holders())
 	case ChoiceLeavesTooFew:
-		return fmt.Sprintf("%sleaves %d CPUs to share, and at least %d must stay", choice, r.Open, r.Stay)
+		return fmt.Sprintf("%sleaves %s to share, and at least %d must stay", choice, Count(r.Open), r.Stay)
 	}
 	switch {
 	case r.Code == OtherManager && len(r.Others) > 0:
