@@ -20,6 +20,11 @@ const (
 	Refused   Verdict = "refused"
 	Tie       Verdict = "tie"     // equal within the margin
 	Differs   Verdict = "differs" // different
+
+	// BoundedAbove and BoundedBelow decide no limit: they say that the bound which
+	// the data give holds.
+	BoundedAbove Verdict = "at most"
+	BoundedBelow Verdict = "at least"
 )
 
 // AtMost decides the claim "the true value is below the limit". If e is a ratio
