@@ -88,6 +88,28 @@ func (m *Measurement) count(s Counter) (err error) {
 	return nil
 }
 
+// EndWarmup makes the warm-up exactly as long as asked. It is for runs whose mode
+// changes within the run: the search for the end of the warm-up would take a change
+// of the mode for it.
+func (m *Measurement) EndWarmup(asked time.Duration) error {
+	if err := m.Client.Discard(asked); err != nil {
+		return err
+	}
+	m.Warmup, m.drifts = m.Client.Warmup, false
+	m.From = m.Client.Started.Add(m.Warmup)
+	m.To = m.From.Add(m.Client.Length)
+	return nil
+}
+
+// Part returns the measurement of the time between two readings of the run. The
+// latencies are those of the whole intervals of the load in it.
+func (m Measurement) Part(from, to Reading) (Measurement, error) {
+	client, err := m.Client.Part(from.At, to.At)
+	return Measurement{
+		Client: client, From: from.At, To: to.At, Used: Between(from, to, m.tested), noPSI: m.noPSI, tested: m.tested,
+	}, err
+}
+
 // WatchAlone takes readings while batch work runs without a service.
 func WatchAlone(ctx context.Context, s Counter, warmup, length time.Duration) (m Measurement, err error) {
 	m.Warmup = warmup

@@ -59,6 +59,38 @@ func TestAGoodRunIsNotVoid(t *testing.T) {
 	}
 }
 
+// TestAPartHasItsWholeIntervals takes 0.7 s of a run of 2 s whose requests are slow in
+// that time, and fail once before it.
+func TestAPartHasItsWholeIntervals(t *testing.T) {
+	r := resultOf(t, 2000, func(i int, latency, _ *uint32) {
+		switch {
+		case i == 150:
+			*latency = failedStatus
+		case i >= 300 && i < 1000:
+			*latency = 400
+		case i >= 1000:
+			*latency = 900
+		}
+	})
+	before := r.Latency
+	part, err := r.Part(r.Started.Add(250*time.Millisecond), r.Started.Add(1050*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if part.Length != 700*time.Millisecond || part.Scheduled != 700 || part.Latency.P50 != 400 || part.Latency.Max != 400 || part.Errors.Total() != 0 || len(part.Void) != 0 {
+		t.Errorf("%v, %d requests, %+v, void %q", part.Length, part.Scheduled, part.Latency, part.Void)
+	}
+	if early, late := part.Halves(); early.TotalCount() != 300 || late.TotalCount() != 400 || early.Max() != 400 {
+		t.Errorf("%d and %d requests", early.TotalCount(), late.TotalCount())
+	}
+	if r.Latency != before || r.Errors.Total() != 1 || r.Causes[0].Count+r.Causes[len(r.Causes)-1].Count == 0 {
+		t.Errorf("the whole run has changed: %+v, %+v", r.Latency, r.Causes)
+	}
+	if _, err := r.Part(r.Started.Add(time.Hour), r.Started.Add(2*time.Hour)); err == nil {
+		t.Error("a part after the end of the load is no error")
+	}
+}
+
 func TestASpoiledRunIsVoidAndSaysWhy(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(i int, latency, lag *uint32)

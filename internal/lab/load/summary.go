@@ -3,6 +3,7 @@ package load
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"tenon.sh/tenon/internal/lab/load/socket"
@@ -50,6 +51,40 @@ func (r *Result) Discard(warmup time.Duration) error {
 	r.Latency, r.FromSend, r.Lag = LatencyOf(latency.Histogram, LatencyUnit), LatencyOf(fromSend.Histogram, LatencyUnit), LatencyOf(lag.Histogram, lagUnit)
 	r.judge()
 	return nil
+}
+
+// Part returns the measurement of the whole intervals that lie between two times.
+// It shares the intervals with r. If there is none, Part returns an error.
+func (r *Result) Part(from, to time.Time) (*Result, error) {
+	part := *r
+	part.Intervals, part.Causes = nil, slices.Clone(r.Causes) // Discard counts the causes anew
+	for _, i := range r.Intervals {
+		if begin := r.Started.Add(i.At); !begin.Before(from) && !begin.Add(i.Length).After(to) {
+			part.Intervals = append(part.Intervals, i)
+		}
+	}
+	if len(part.Intervals) == 0 {
+		return nil, fmt.Errorf("load: no interval of the load lies between %v and %v after its begin", from.Sub(r.Started), to.Sub(r.Started))
+	}
+	return &part, part.Discard(0)
+}
+
+// Halves returns the latencies of all answered requests, also of the Spoiled ones:
+// those that were due in the first half of the intervals, and in the second half.
+func (r *Result) Halves() (early, late Packed) {
+	early, late = NewPacked(), NewPacked()
+	for n, i := range r.Intervals {
+		into := early
+		if n >= len(r.Intervals)/2 {
+			into = late
+		}
+		for _, some := range []Packed{i.Latency, i.Stalled} {
+			if some.PackedHistogram != nil {
+				into.Merge(some.PackedHistogram)
+			}
+		}
+	}
+	return early, late
 }
 
 func (c *Counts) add(o Counts) {
