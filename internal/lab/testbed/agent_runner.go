@@ -31,6 +31,7 @@ type AgentRunner struct {
 	done      chan struct{}
 	State     string       // state directory of a tenond; empty: the lab's own loop runs
 	release   func() error // undoes changes outside the cgroups; nil: there are none
+	turns     *loop.Agent  // acts in turns; nil: the agent acts all the time
 
 	mu        sync.Mutex
 	writes    []string
@@ -81,6 +82,30 @@ func (s *Site) RunAgent(ctx context.Context, work []node.Workload, config policy
 		_ = a.Run(ctx, wake, g.observe)
 	}()
 	return g, nil
+}
+
+// TakeTurns prepares Tenon to act in turns in this process, as AgentRunner.Turn says.
+func (s *Site) TakeTurns(work []node.Workload) *AgentRunner {
+	for _, w := range work {
+		s.Host.Manage(w)
+	}
+	s.Host.Show(policy.Files(policy.Config{CPUQOS: Pinned("")}, work))
+	g := &AgentRunner{host: s.Host, workloads: work, begun: time.Now(), cancel: func() {}, done: make(chan struct{})}
+	close(g.done)
+	g.turns = &loop.Agent{Host: s.Host, Period: GovernPeriod}
+	g.release = func() error { return g.Turn(context.Background(), policy.Config{}) }
+	return g
+}
+
+// Turn makes one tick by the given policies. It is the begin of a turn of Tenon; the
+// tick of the zero Config ends the turn, and gives back what the turn changed. The
+// state of the policies runs on, so that a turn begins as a tick of a loop would.
+// It suits isolation that needs no loop, because the kernel keeps its settings.
+func (g *AgentRunner) Turn(ctx context.Context, config policy.Config) error {
+	g.turns.Config = config
+	t, err := g.turns.Step(ctx)
+	g.observe(t, err)
+	return err
 }
 
 // wakeLoop forwards the events of the isolation mechanisms and the alarms about

@@ -148,6 +148,23 @@ func (p Pods) Build(m maker, t *cgroup.Tree) error {
 	return nil
 }
 
+// SetRequest gives the running batch pod the weights of a pod with the CPU requests of
+// a Burstable one, or those of a BestEffort pod again. The pod stays in the cgroup of
+// its class, whose only pod it is. So service and batch work divide the CPU as in the
+// tree of a Burstable pod, in which the two pods have one parent.
+func (p Pods) SetRequest(t *cgroup.Tree, requested bool) error {
+	request := unit.MilliCPU(0)
+	if requested {
+		request = BatchRequest(p.Tested.Len())
+	}
+	for _, path := range []node.CgroupPath{p.Batch(), p.JobPod(), p.JobGroup()} {
+		if err := t.WriteCPUWeight(string(path), cgroup.CPUWeight{Weight: weightOf(sharesOf(request), t.Version())}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // BuildSpinner makes the cgroup of the spinner as a sibling of kubepods. It has
 // the least weight, or is idle, so that all other work runs before it.
 func (p Pods) BuildSpinner(m maker, t *cgroup.Tree, leastWeight bool) error {
