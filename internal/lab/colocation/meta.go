@@ -118,6 +118,9 @@ func Combine(dirs []string, base report.Mode, check func(string) error) Meta {
 		case e.Kind != Kind:
 			m.Excluded = append(m.Excluded, fmt.Sprintf("%s: it is of kind %.80q", dir, e.Kind))
 			continue
+		case e.Design == DesignSwitch:
+			m.Excluded = append(m.Excluded, fmt.Sprintf("%s: its modes were switched within each start, and only experiments in blocks are put together", dir))
+			continue
 		case len(ev.Runs(base)) == 0:
 			m.Excluded = append(m.Excluded, fmt.Sprintf("%s: it has no valid run of mode %s", dir, base))
 			continue

@@ -6,6 +6,7 @@ package colocation
 import (
 	"time"
 
+	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/report"
 )
 
@@ -31,7 +32,23 @@ type Experiment struct {
 	// thousandths of a CPU. The service requests all tested CPUs. Records of
 	// older versions do not have it: it was 625 for each tested CPU.
 	BatchRequest int `json:"batch_request_mcpu,omitempty"`
+	// Design is empty if each mode has a start of its own, in blocks.
+	Design Design `json:"design,omitempty"`
+	// Turn is how long a mode lasts in an experiment that switches modes. The
+	// measurement leaves out the first Settle of it.
+	Turn   time.Duration `json:"turn_ns,omitempty"`
+	Settle time.Duration `json:"settle_ns,omitempty"`
 }
+
+// A Design is the way in which an experiment measures its modes.
+type Design string
+
+// The designs. In blocks, the service and the batch work start anew for each mode.
+// With switched modes they start a few times, and the mode changes every second.
+const (
+	DesignBlocks Design = "blocks"
+	DesignSwitch Design = "switch"
+)
 
 // Own describes the service and the batch work of an experiment if they are not
 // nginx and ffmpeg.
@@ -73,6 +90,22 @@ type Run struct {
 	// FramesPerS is then the mean of relative rates: each is the rate of a
 	// batch work, divided by its rate without the service.
 	Work []float64 `json:"be_work_per_second,omitempty"`
+	// Windows are the parts of a run that switches between modes. The other
+	// fields of such a run describe all modes together.
+	Windows []Window `json:"windows,omitempty"`
+}
+
+// A Window is the measured part of one turn of a mode.
+type Window struct {
+	report.Run
+	// Round is the number of the round within the start, from 1. Each round has
+	// every mode once.
+	Round int `json:"round"`
+	// Early and Late are the latencies of all requests that were due in the first
+	// and in the second half of the window. The two together are those of the
+	// window.
+	Early load.Packed `json:"early_latency_histogram_us"`
+	Late  load.Packed `json:"late_latency_histogram_us"`
 }
 
 // Traced summarises the trace of the kernel's scheduler on the tested CPUs. The
@@ -172,6 +205,9 @@ func openColocated(dir string, analyse func(Experiment, []Run) report.Analysis) 
 	e, runs, err := report.Load[Experiment, Run](dir)
 	if err != nil {
 		return nil, err
+	}
+	if e.Design == DesignSwitch {
+		return AnalyseSwitched(e, runs), nil
 	}
 	return analyse(e, runs), nil
 }

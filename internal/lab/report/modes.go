@@ -29,6 +29,10 @@ const (
 	SLOAware      Mode = "slo-aware"
 	SLOAwareQuota Mode = "slo-aware-quota"
 	Solo          Mode = "solo"
+	// Frozen is the service alone for a second, while the batch work is frozen.
+	Frozen Mode = "frozen"
+	// Switched is no mode, but the name of runs that switch between modes.
+	Switched Mode = "switched"
 
 	Plain     Mode = "plain"
 	Nice      Mode = "nice"
@@ -58,6 +62,7 @@ type ModeSpec struct {
 	// The programs that run beside the service.
 	Batch     bool // the batch work runs
 	Alone     bool // the service does not run
+	Frozen    bool // the batch work is frozen
 	Burstable bool // the batch work runs in a pod with CPU requests
 	Spinner   bool // an idle-class spinner keeps the CPUs awake
 	// LeastWeight means that the spinner has the least weight, and is not in
@@ -103,6 +108,8 @@ var modeTable = slices.Concat([]ModeSpec{
 		Help: "the service and an idle-class spinner that keeps the CPUs awake: in a virtual machine that alone can make a service faster"},
 	{Mode: ExclusiveAwake, Spinner: true, LeastWeight: true, Head: "baseline, awake and busy", Line: "dots",
 		Help: "as exclusive-warm, but the spinner has the least weight, as BestEffort pods have: its CPUs look busy, so the kernel sends no other threads there"},
+	{Mode: Frozen, Batch: true, Frozen: true, Line: "dash",
+		Help: "the batch work frozen: the service alone, on CPUs that were busy a second ago, with warm caches"},
 	{Mode: Default65, Batch: true, Paced: true, Cluster: true, Line: "dash",
 		Help: "as default, with the batch work paced to the CPU use of the mode with CPU suppress"},
 	{Mode: Tenon65, Batch: true, Tenon: true, Suppress: true, Cluster: true, Line: "dash",

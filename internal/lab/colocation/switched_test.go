@@ -1,0 +1,308 @@
+package colocation
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tenon.sh/tenon/internal/lab/load"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/stat"
+)
+
+var switchedModes = []report.Mode{report.Frozen, report.Default, report.Burstable, report.Tenon}
+
+// inventSwitched returns an experiment that ended as planned.
+func inventSwitched(starts int, modes ...report.Mode) Experiment {
+	e := inventExperiment(starts, modes...)
+	e.Looks, e.Ended, e.Duration = stat.StartLooks(starts), report.EndPlanned, time.Duration(10*len(modes))*time.Second
+	e.Design, e.Turn, e.Settle = DesignSwitch, time.Second, 200*time.Millisecond
+	return e
+}
+
+// latencies returns a histogram whose P90 is p90.
+func latencies(t *testing.T, p90 float64) load.Packed {
+	t.Helper()
+	h := load.NewPacked()
+	for value, n := range map[float64]int64{p90 / 2: 50, p90: 45, 3 * p90: 5} {
+		if err := h.RecordValues(int64(math.Round(value)), n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return h
+}
+
+// setP90 sets the P90 of a window, with and without the requests that stalls of the
+// client delayed.
+func (w *Window) setP90(t *testing.T, p90 float64) {
+	w.Early, w.Late = latencies(t, p90), latencies(t, p90)
+	w.Latency = load.Latency{P50: p90 / 2, P90: p90, P99: 3 * p90}
+	w.WithStalls = &load.Latency{P50: p90 / 2, P90: p90, P99: 3 * p90}
+}
+
+// switchedRuns returns starts with ten rounds of turns, with a little noise. edit may
+// change any window.
+func switchedRuns(t *testing.T, e Experiment, edit func(*Window)) []Run {
+	rng := rand.New(rand.NewPCG(4, 5))
+	var runs []Run
+	for start := 1; start <= e.Blocks; start++ {
+		r := Run{Run: report.Run{Index: start, Block: start, Mode: report.Switched, Length: e.Duration, PSICPU: -1}}
+		for round := 1; round <= 10; round++ {
+			for _, mode := range e.Modes {
+				w := Window{Round: round, Run: report.Run{
+					Block: start, Mode: mode, Length: 800 * time.Millisecond, Requests: 2400, LSCPU: 0.3, CPUPercent: 99, Timeslices: 1000,
+					RunDelay: time.Duration(500e3 * math.Exp(0.05*rng.NormFloat64())), PSICPU: -1,
+				}}
+				w.setP90(t, 2000*math.Exp(0.05*rng.NormFloat64()))
+				if !mode.Spec().Frozen {
+					w.BECPU, w.Frames, w.FramesPerS = 0.69*math.Exp(0.01*rng.NormFloat64()), 40, 50
+				}
+				edit(&w)
+				r.Windows = append(r.Windows, w)
+			}
+		}
+		runs = append(runs, r)
+	}
+	return runs
+}
+
+// in makes a change to the windows of one mode.
+func in(mode report.Mode, change func(*Window)) func(*Window) {
+	return func(w *Window) {
+		if w.Mode == mode {
+			change(w)
+		}
+	}
+}
+
+func switchedClaim(t *testing.T, s *Switched, name string) SwitchedClaim {
+	t.Helper()
+	i := slices.IndexFunc(s.Questions, func(c SwitchedClaim) bool { return c.Name == name })
+	if i < 0 {
+		t.Fatalf("no claim %q", name)
+	}
+	return s.Questions[i]
+}
+
+func TestSwitchedModesGetTheVerdictThatTheDataDeserve(t *testing.T) {
+	faster := func(by float64) func(*Window) { return func(w *Window) { w.setP90(t, w.Latency.P90*by) } }
+	waits := func(by float64) func(*Window) {
+		return func(w *Window) { w.RunDelay = time.Duration(float64(w.RunDelay) * by) }
+	}
+	for name, c := range map[string]struct {
+		edit  func(*Window)
+		claim string
+		want  stat.Verdict
+		why   Hindrance
+	}{
+		"as alone":              {func(*Window) {}, "tenon-to-frozen-p90", stat.Met, ""},
+		"slower than alone":     {in(report.Tenon, faster(1.5)), "tenon-to-frozen-p90", stat.NotMet, ""},
+		"equal to BestEffort":   {func(*Window) {}, "tenon-to-default-p90", stat.Tie, ""},
+		"faster":                {in(report.Tenon, faster(0.8)), "tenon-to-default-p90", stat.Differs, ""},
+		"waits as long":         {func(*Window) {}, "tenon-to-default-waiting", stat.Tie, ""},
+		"requests make it wait": {in(report.Burstable, waits(48)), "burstable-to-tenon-waiting", stat.Met, ""},
+		"requests do little":    {in(report.Burstable, waits(2)), "burstable-to-tenon-waiting", stat.NotMet, ""},
+		"the same work":         {func(*Window) {}, "tenon-to-default-batch-cpu", stat.Met, ""},
+		"less work":             {in(report.Tenon, func(w *Window) { w.BECPU *= 0.9 }), "tenon-to-default-batch-cpu", stat.NotMet, ""},
+		"the service failed": {in(report.Tenon, func(w *Window) {
+			if w.Round == 3 {
+				w.Discard(report.Failed, "10 requests failed")
+			}
+		}), "tenon-to-frozen-p90", stat.Undecided, ServiceFailed},
+		"it failed elsewhere": {in(report.Burstable, func(w *Window) {
+			if w.Round == 3 {
+				w.Discard(report.Failed, "10 requests failed")
+			}
+		}), "tenon-to-frozen-p90", stat.Met, ""},
+		"the client stood":             {in(report.Frozen, func(w *Window) { w.Spoiled = 0.1 }), "tenon-to-frozen-p90", stat.Undecided, ClientStood},
+		"the client hid slow requests": {in(report.Frozen, func(w *Window) { w.Latency.P90 /= 1.2 }), "tenon-to-frozen-p90", stat.Undecided, ClientStood},
+		"one mode is disturbed": {in(report.Frozen, func(w *Window) {
+			if w.Round%3 == 0 {
+				w.Discard(report.Disturbed, "steal")
+			}
+		}), "tenon-to-frozen-p90", stat.Undecided, UnequallyDisturbed},
+		"all modes are disturbed": {func(w *Window) {
+			if w.Round%3 == 0 {
+				w.Discard(report.Disturbed, "steal")
+			}
+		}, "tenon-to-frozen-p90", stat.Met, ""},
+	} {
+		e := inventSwitched(12, switchedModes...)
+		got := switchedClaim(t, AnalyseSwitched(e, switchedRuns(t, e, c.edit)), c.claim)
+		if got.Verdict != c.want || got.Hindered != c.why || got.Final != (c.why == "") {
+			t.Errorf("%s: claim %s is %q (%s) by %+v, final %v; want %q (%s)", name, c.claim, got.Verdict, got.Hindered, got.Effect, got.Final, c.want, c.why)
+		}
+	}
+}
+
+// TestARoundCountsWholeOrNotAtAll checks that each mode has the same number of
+// windows, whatever was disturbed or is missing.
+func TestARoundCountsWholeOrNotAtAll(t *testing.T) {
+	e := inventSwitched(12, switchedModes...)
+	runs := switchedRuns(t, e, in(report.Default, func(w *Window) {
+		if w.Round == 2 {
+			w.Discard(report.Disturbed, "steal")
+		}
+	}))
+	runs[0].Windows = runs[0].Windows[:len(runs[0].Windows)-1]
+	s := AnalyseSwitched(e, runs)
+	if s.RoundsUsed != 12*9-1 || s.RoundsLost != 13 {
+		t.Errorf("%d rounds count and %d do not", s.RoundsUsed, s.RoundsLost)
+	}
+	for _, m := range s.Measured {
+		if m.Windows != s.RoundsUsed {
+			t.Errorf("%s has %d windows in %d rounds", m.Mode, m.Windows, s.RoundsUsed)
+		}
+	}
+}
+
+func TestAQuestionIsAskedOnlyIfItsModesRun(t *testing.T) {
+	for _, c := range []struct {
+		modes []report.Mode
+		want  []string
+	}{
+		{[]report.Mode{report.Frozen, report.Default}, nil},
+		{[]report.Mode{report.Burstable, report.Tenon}, []string{"burstable-to-tenon-waiting"}},
+		{[]report.Mode{report.Default, report.TenonNoSlices}, []string{"tenon-no-slices-to-default-p90", "tenon-no-slices-to-default-waiting", "tenon-no-slices-to-default-batch-cpu"}},
+	} {
+		e := inventSwitched(12, c.modes...)
+		var got []string
+		for _, q := range AnalyseSwitched(e, switchedRuns(t, e, func(*Window) {})).Questions {
+			got = append(got, q.Name)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%v: %s", c.modes, diff)
+		}
+	}
+}
+
+func TestAStartThatIsRepeatedCountsOnce(t *testing.T) {
+	e := inventSwitched(4, switchedModes...)
+	runs := switchedRuns(t, e, func(*Window) {})
+	bad := runs[2]
+	bad.Index, bad.Windows = 9, nil
+	bad.Discard(report.Disturbed, "only 3 of 10 rounds count")
+	s := AnalyseSwitched(e, append(runs, bad))
+	if s.StartsUsed != 4 || s.RoundsUsed != 40 || len(s.VoidStarts) != 1 {
+		t.Errorf("%d starts, %d rounds, %d void starts", s.StartsUsed, s.RoundsUsed, len(s.VoidStarts))
+	}
+}
+
+func TestSwitchedModesEndAtALook(t *testing.T) {
+	e := inventSwitched(12, switchedModes...)
+	e.Looks, e.Ended = stat.StartLooks(0), ""
+	runs := switchedRuns(t, e, in(report.Burstable, func(w *Window) { w.RunDelay *= 48 }))
+	for starts, want := range map[int]bool{3: false, 4: true, 5: false, 8: true, 12: true} {
+		if got := AnalyseSwitched(e, runs[:starts]).IsResolved(); got != want {
+			t.Errorf("after %d starts: resolved %v", starts, got)
+		}
+	}
+	open := switchedRuns(t, e, in(report.Tenon, func(w *Window) { w.setP90(t, w.Latency.P90*(1+0.6*float64(w.Block%2))) }))
+	for starts, want := range map[int]bool{4: false, 8: false, 12: true} {
+		if got := AnalyseSwitched(e, open[:starts]).IsResolved(); got != want {
+			t.Errorf("after %d starts with open questions: resolved %v", starts, got)
+		}
+	}
+}
+
+// TestThePageSaysWhatDecides checks that the page of an experiment of any size can be
+// written, and has its sentences and the bound that decides.
+func TestThePageSaysWhatDecides(t *testing.T) {
+	for _, starts := range []int{1, 3, 12} {
+		e := inventSwitched(starts, switchedModes...)
+		s := AnalyseSwitched(e, switchedRuns(t, e, in(report.Burstable, func(w *Window) { w.RunDelay *= 48 })))
+		var text, html bytes.Buffer
+		if err := s.Page().WriteText(&text); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Page().WriteHTML(&html); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(text.String(), "NaN") || strings.Contains(text.String(), "Inf") || !strings.Contains(text.String(), "\nIn short\n") {
+			t.Errorf("%d starts:\n%s", starts, &text)
+		}
+		if decided := !strings.Contains(text.String(), "CANNOT TELL"); decided != (starts >= stat.LeastStarts) {
+			t.Errorf("%d starts:\n%s", starts, &text)
+		}
+		if starts == 12 {
+			bound := report.FormatNumber(switchedClaim(t, s, "burstable-to-tenon-waiting").Effect.Lower, 0)
+			if !strings.Contains(text.String(), "waited at least "+bound+" times as long as under Tenon") {
+				t.Errorf("no sentence has the bound %s:\n%s", bound, &text)
+			}
+		}
+	}
+}
+
+// TestCarryOverIsSeen lets something of the mode before remain in the first half of
+// each window.
+func TestCarryOverIsSeen(t *testing.T) {
+	e := inventSwitched(12, switchedModes...)
+	s := AnalyseSwitched(e, switchedRuns(t, e, in(report.Frozen, func(w *Window) { w.Early = latencies(t, 1.2*w.Latency.P90) })))
+	for _, m := range s.Measured {
+		if got := float64(m.CarryOver.Ratio); m.Mode == report.Frozen && math.Abs(got-1.2) > 0.01 || m.Mode != report.Frozen && math.Abs(got-1) > 0.01 {
+			t.Errorf("%s: %+v", m.Mode, m.CarryOver)
+		}
+		if !m.OddEven.IsEnough() {
+			t.Errorf("%s: odd to even rounds %+v", m.Mode, m.OddEven)
+		}
+	}
+	if !slices.ContainsFunc(s.Warnings, func(w string) bool { return strings.HasPrefix(w, "frozen: the first half of a turn differs") }) {
+		t.Errorf("warnings %q", s.Warnings)
+	}
+}
+
+// TestAStartIsReadAsItWasWritten checks that windows and their histograms survive.
+func TestAStartIsReadAsItWasWritten(t *testing.T) {
+	dir := t.TempDir()
+	e := inventSwitched(4, switchedModes...)
+	runs := switchedRuns(t, e, func(*Window) {})
+	if err := report.Create(dir, &e); err != nil {
+		t.Fatal(err)
+	}
+	for i := range runs {
+		if err := report.SaveRun(dir, &runs[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got, want bytes.Buffer
+	if err := f.Page().WriteText(&got); err != nil {
+		t.Fatal(err)
+	}
+	if err := AnalyseSwitched(e, runs).Page().WriteText(&want); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want.String(), got.String()); diff != "" {
+		t.Error(diff)
+	}
+	if m := Combine([]string{dir}, report.Default, func(string) error { return nil }); len(m.Included) != 0 || len(m.Excluded) != 1 {
+		t.Errorf("a joint analysis includes %q", m.Included)
+	}
+}
+
+func TestEveryKeyOfSwitchedModesIsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/result.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range []any{SwitchedResult{}, SwitchedMode{}, SwitchedClaim{}, stat.Question{}, stat.Effect{}, stat.Rare{}, Window{}} {
+		typ := reflect.TypeOf(v)
+		for i := range typ.NumField() {
+			key, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
+			if !strings.Contains(string(page), key) {
+				t.Errorf("docs/result.md does not name the key %s of %s", key, typ.Name())
+			}
+		}
+	}
+}
