@@ -65,7 +65,7 @@ stage() {
 	fuzz) scripts/fuzz.sh "${FUZZTIME:-1m}" ;;
 	colocation) # an hour of the experiment, with nginx and ffmpeg
 		make --no-print-directory build && $sudo rm -rf bin/soak/colocation && # the lab overwrites no results
-			$sudo bin/tenon lab colocation --until-resolved --max-time 60m --out bin/soak/colocation ;;
+			$sudo bin/tenon lab colocation --design blocks --until-resolved --max-time 60m --out bin/soak/colocation ;;
 	published) # the whole grid of the published experiment on job concurrency: an hour at most
 		make --no-print-directory build && $sudo rm -rf bin/soak/published && # the lab overwrites no results
 			$sudo bin/tenon lab published concurrency --max-time 60m --out bin/soak/published ;;

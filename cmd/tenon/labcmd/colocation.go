@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/cmd/tenon/labflag"
+	"tenon.sh/tenon/internal/lab/colocation"
 	"tenon.sh/tenon/internal/lab/colocation/run"
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/load/protocol"
@@ -20,7 +21,7 @@ import (
 // NewColocation returns the command tenon lab colocation.
 func NewColocation(f Frame) *cobra.Command {
 	var c run.Config
-	var modes string
+	var modes, design string
 	load := labflag.Load{Percent: 30}
 	var outside bool
 	var k run.Pods
@@ -36,40 +37,10 @@ func NewColocation(f Frame) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "colocation [flags]",
 		Short: "Measure nginx beside ffmpeg, with and without Tenon",
-		Long: `Run nginx (latency-sensitive) and ffmpeg (best-effort) on the same CPUs in
-several modes, under the same load, and show what that did to nginx's latency.
-
-` + harness.ModeHelp(run.AllModes) + `
-Modes that pin one, if they are named and the node has it (see tenon lab
-kernel-qos):
-
-` + harness.ModeHelp(report.MechanismModes) + `
-Another baseline and another control, if they are named:
-
-` + harness.ModeHelp(run.NamedModes) + `
-Modes without cgroups, if they are named:
-
-` + harness.ModeHelp(report.SessionModes) + `
-Every mode runs once in each block, in random order, with nginx restarted. Runs
-that something else disturbed are void and repeated. The results are a table
-here, and raw data, result.json and report.html in the directory of --out.
-It needs root (for cgroups), nginx and ffmpeg, and two CPUs. About 25 minutes.
-
---service, --load and --batch name other workloads, also your own: a command that
-starts the service, the URL where it listens, and commands of batch work. The
-service starts anew for each run and gets SIGTERM at its end; with --keep-service
-one process runs from the calibration to the end. --service self makes its own
-load, so that no CPU is kept for a client and all CPUs are tested.
-
-With --kubernetes, nginx and ffmpeg are pods of one node of a cluster that runs
-Tenon, the lab only sends the load and counts from inside the pods; it needs
-kubectl, and of the modes above it knows exclusive, exclusive-aa,
-exclusive-warm, default, default-65, tenon, tenon-65, slo-aware and
-slo-aware-quota. While it runs, entries
-named tenon-lab in Tenon's ConfigMap switch Tenon's strategies on the tested
-node, and nowhere else. Pods and entries are taken away at the end, and what a
-killed run left by the next.`,
+		Long:  colocationHelp(),
 		Example: `  sudo tenon lab colocation
+  sudo tenon lab colocation --modes frozen,default,tenon --starts 4
+  sudo tenon lab colocation --design blocks
   sudo tenon lab colocation --modes exclusive,default,tenon --blocks 2 --duration 3s
   sudo tenon lab colocation --until-resolved --max-time 90m --seed 7
   sudo tenon lab colocation --agent --modes exclusive,default-65,tenon-65
@@ -97,6 +68,10 @@ killed run left by the next.`,
 			if err := f.Prepare(&c.Setting, outside); err != nil {
 				return err
 			}
+			if !cmd.Flags().Changed("duration") {
+				c.Duration = 0 // the default of the design
+			}
+			c.Design = colocation.Design(design)
 			c.LoadPercent, c.Workloads.Load = float64(load.Percent), load.Target
 			if on.On {
 				c.Pods = &k
@@ -106,8 +81,9 @@ killed run left by the next.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&modes, "modes", "all", "modes to run, separated by commas; all, or published for those of the published experiment")
-	flags.IntVar(&c.Blocks, "blocks", 0, "how often every mode runs (default 12, the fewest for a verdict; with --until-resolved no bound)")
-	flags.DurationVar(&c.Duration, "duration", 10*time.Second, "length of the measured part of a run")
+	designFlags(cmd, &c, &design)
+	flags.IntVar(&c.Blocks, "blocks", 0, "with --design blocks, how often every mode runs (default 12, the fewest for a verdict; with --until-resolved no bound)")
+	flags.DurationVar(&c.Duration, "duration", 10*time.Second, "with --design blocks, length of the measured part of a run")
 	flags.DurationVar(&c.MaxTime, "max-time", 0, "start no block that would end later than this")
 	f.colocationFlags(cmd, &c)
 	flags.Var(&load, "load", "CPU use of the service alone, in percent of the tested CPUs; sets the offered rate. Also: the URL that the load asks ("+protocol.Schemes()+"), or a command that prints latencies")
@@ -118,11 +94,69 @@ killed run left by the next.`,
 	return cmd
 }
 
+// designFlags adds the flags of the design in which modes take turns.
+func designFlags(cmd *cobra.Command, c *run.Config, design *string) {
+	flags := cmd.Flags()
+	flags.StringVar(design, "design", "", "switch: modes take turns while nginx and ffmpeg run; blocks: both start anew for each mode (default: switch where it is possible)")
+	flags.IntVar(&c.Starts, "starts", 0, "with --design switch, how often nginx and ffmpeg start (default 12; with --until-resolved at most 12)")
+	flags.DurationVar(&c.StartLength, "start-length", 0, "with --design switch, the length of all turns of a start (default 40s)")
+	flags.DurationVar(&c.Turn, "turn", 0, "with --design switch, how long a mode lasts (default 1s)")
+	labflag.Complete(cmd, "design", string(colocation.DesignSwitch), string(colocation.DesignBlocks))
+	labflag.NoValues(cmd, "starts", "start-length", "turn")
+}
+
+// colocationHelp describes the experiment and its modes.
+func colocationHelp() string {
+	return `Run nginx (latency-sensitive) and ffmpeg (best-effort) on the same CPUs in
+several modes, under the same load, and show what that did to nginx's latency.
+
+` + harness.ModeHelp(run.AllModes) + `
+Modes that pin one, if they are named and the node has it (see tenon lab
+kernel-qos):
+
+` + harness.ModeHelp(report.MechanismModes) + `
+Another baseline and another control, if they are named:
+
+` + harness.ModeHelp(run.NamedModes) + `
+Modes without cgroups, if they are named:
+
+` + harness.ModeHelp(report.SessionModes) + `
+With --design switch, nginx and ffmpeg start twelve times, and in each start the
+modes take turns of a second, in random order. It takes ten minutes, and decides
+differences of 5 to 10 %. It is the default if all modes can be switched while
+both run, and its default modes are
+
+` + harness.ModeHelp(run.SwitchedModes) + `
+With --design blocks, every mode runs once in each block, in random order, with
+nginx restarted. Runs that something else disturbed are void and repeated. All
+modes of the first list take 25 minutes. It is the default if --blocks or
+--duration is given, and for modes that cannot be switched.
+
+The results are a table here, and raw data, result.json and report.html in the
+directory of --out. It needs root (for cgroups), nginx and ffmpeg, and two CPUs.
+
+--service, --load and --batch name other workloads, also your own: a command that
+starts the service, the URL where it listens, and commands of batch work. The
+service starts anew for each run and gets SIGTERM at its end; with --keep-service
+one process runs from the calibration to the end. --service self makes its own
+load, so that no CPU is kept for a client and all CPUs are tested.
+
+With --kubernetes, nginx and ffmpeg are pods of one node of a cluster that runs
+Tenon, the lab only sends the load and counts from inside the pods; it needs
+kubectl, and of the modes above it knows exclusive, exclusive-aa,
+exclusive-warm, default, default-65, tenon, tenon-65, slo-aware and
+slo-aware-quota. While it runs, entries
+named tenon-lab in Tenon's ConfigMap switch Tenon's strategies on the tested
+node, and nowhere else. Pods and entries are taken away at the end, and what a
+killed run left by the next.`
+}
+
 // notZero maps flags to their accepted values. The default of these flags is not zero.
 var notZero = map[string]string{
 	"duration": "1s or more", "margin": "a ratio above 1, such as 1.03", "max-steal": testbed.VoidPercents, "connections": "1 or more",
 	"be-processes": "1 or more", "be-threads": "1 or more", "load": "more than 0 and at most 90 percent", "self-threads": "1 to 1024",
 	"self-memory": "4Ki to 1Ti for each thread", "work-regexp": "a regular expression", "blocks": "1 or more", "input": "a film",
+	"starts": "1 or more", "start-length": "one round of all modes or more", "turn": "1s or more", "design": "switch or blocks",
 }
 
 func modeNames(modes []report.Mode) []string {

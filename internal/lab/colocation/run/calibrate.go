@@ -11,6 +11,7 @@ import (
 	"tenon.sh/tenon/internal/lab/colocation"
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/stat"
 	"tenon.sh/tenon/internal/lab/testbed"
 )
 
@@ -44,6 +45,10 @@ func (b *bench) calibrate(ctx context.Context, s site) (lines []string, err erro
 		OfferedRate: b.load.Rate, LoadPercent: b.LoadPercent, BEProcesses: b.processes, BEThreads: b.threads,
 		SoloFramesPerSecond: frames, SoloCPU: cpus, Calibration: lines,
 	}, Skipped: b.skipped}
+	if b.switches() {
+		b.record.Looks = stat.StartLooks(b.Blocks)
+		b.record.Design, b.record.Turn, b.record.Settle = b.Design, b.Turn, settleLength
+	}
 	s.describe(&b.record)
 	b.record.Caveats = b.caveats
 	return lines, nil
@@ -63,7 +68,7 @@ func (b *bench) calibrateBatch(ctx context.Context, s site) (frames, cpus float6
 		return 0, 0, "", err
 	}
 	defer func() { err = st.close(ctx, err) }()
-	length := min(max(b.Duration, 3*s.least()/2, 1500*time.Millisecond), 10*time.Second)
+	length := min(max(b.trial(), 3*s.least()/2, 1500*time.Millisecond), 10*time.Second)
 	if len(b.works) > 0 {
 		length = max(length, 2*time.Second) // a command of the user may print its progress rarely
 	}
@@ -105,14 +110,14 @@ func (b *bench) calibrateRate(ctx context.Context, s site) (ls float64, lines []
 	defer func() { err = st.close(ctx, err) }()
 	tested := float64(b.Place.Tested.Len())
 	if b.Client == harness.ClientWrk || b.Workloads.ByCommand() {
-		m, err := measure(ctx, st, b.load.WithLength(0, max(b.Duration/4, time.Second)))
+		m, err := measure(ctx, st, b.load.WithLength(0, max(b.trial()/4, time.Second)))
 		if err != nil {
 			return 0, nil, err
 		}
 		return m.Used.LS, []string{fmt.Sprintf("the load generator offers what it can: the service uses %.3f CPUs", m.Used.LS)}, nil
 	}
 	target, first := b.LoadPercent/100*tested, 3000*tested
-	length := min(max(b.Duration/4, s.least()), 8*time.Second)
+	length := min(max(b.trial()/4, s.least()), 8*time.Second)
 	if testbed.Emulated(b.FS) { // emulated CPUs are slow, and their speed varies
 		first, length = 10*tested, 3*time.Second
 	}

@@ -21,9 +21,15 @@ import (
 // if Blocks is not set.
 type Config struct {
 	testbed.Setting
-	Modes    []report.Mode // default: AllModes; in kernel-qos: baseline, control and the isolation mechanisms of the node
-	LeaveOut bool          // leaves out those Modes whose mechanism the node does not have
-	Duration time.Duration // of the measured part of a run (default: 10 s, and in kernel-qos 5 s)
+	Modes []report.Mode // default: AllModes; in kernel-qos: baseline, control and the isolation mechanisms of the node
+	// Design is how the modes are measured (default: switch if all Modes can be
+	// switched and neither Blocks nor Duration is set, and blocks otherwise).
+	Design      colocation.Design
+	Starts      int           // with switch, how often service and batch work start (default: 12)
+	StartLength time.Duration // with switch, the length of all turns of a start (default: 40 s)
+	Turn        time.Duration // with switch, how long a mode lasts (default: 1 s)
+	LeaveOut    bool          // leaves out those Modes whose mechanism the node does not have
+	Duration    time.Duration // of the measured part of a run (default: 10 s, and in kernel-qos 5 s)
 	// UntilResolved adds blocks until all claims have final verdicts. The
 	// experiment ends at the latest when MaxTime has passed.
 	UntilResolved bool
@@ -65,6 +71,7 @@ func (c Config) WithDefaults() (Config, error) {
 	if c.Pods != nil {
 		c = c.onCluster(fault)
 	}
+	c = c.switchedDefaults(fault)
 	if c.kernelQOS {
 		c = c.kernelQOSDefaults()
 	} else if len(c.Modes) == 0 {
@@ -126,4 +133,17 @@ func (c Config) WithDefaults() (Config, error) {
 
 // Warmup returns the minimum length of the warm-up of a run. The check for
 // stationarity may lengthen it.
-func (c Config) Warmup() time.Duration { return harness.WarmupOf(c.Duration) }
+func (c Config) Warmup() time.Duration {
+	if c.switches() {
+		return min(max(c.Duration/4, time.Second), switchWarmup)
+	}
+	return harness.WarmupOf(c.Duration)
+}
+
+// trial returns the length from which the calibration derives that of its trials.
+func (c Config) trial() time.Duration {
+	if c.switches() {
+		return min(c.Duration, 10*time.Second)
+	}
+	return c.Duration
+}

@@ -22,7 +22,7 @@ var AllModes = []report.Mode{
 
 // NamedModes lists modes that run only if the user names them: another
 // baseline, a mode that shows the effect of long slices, and the published third mode.
-var NamedModes = []report.Mode{report.ExclusiveAwake, report.TenonNoSlices, report.SLOAware, report.SLOAwareQuota}
+var NamedModes = []report.Mode{report.ExclusiveAwake, report.Frozen, report.TenonNoSlices, report.SLOAware, report.SLOAwareQuota}
 
 // PublishedModes lists the modes of the published experiment: the baseline, twice, the
 // control at the CPU use of the third mode, and the third mode with both ways of CPU

@@ -103,7 +103,7 @@ func TestEveryMechanismHasAMode(t *testing.T) {
 }
 
 func TestDefaultsSufficeForAVerdict(t *testing.T) {
-	c, err1 := Config{}.WithDefaults()
+	c, err1 := Config{Design: colocation.DesignBlocks}.WithDefaults()
 	qos, err2 := Config{kernelQOS: true}.WithDefaults()
 	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
@@ -128,7 +128,7 @@ func TestKernelQOSEndsInLessThanHalfAnHour(t *testing.T) {
 			t.Errorf("%s: at most %v, %v", name, c.MaxTime, err)
 		}
 	}
-	if c, err := (Config{}).WithDefaults(); err != nil || c.MaxTime != 0 || len(c.Modes) != len(AllModes) {
+	if c, err := (Config{Design: colocation.DesignBlocks}).WithDefaults(); err != nil || c.MaxTime != 0 || len(c.Modes) != len(AllModes) {
 		t.Errorf("colocation: %+v, %v", c, err)
 	}
 }

@@ -24,12 +24,18 @@ func (b *machine) govern(ctx context.Context, p testbed.Pods, t report.ModeSpec)
 		limit := batchLimit(t, p.Tested.Len())
 		return b.Site.RunAgent(ctx, bounded(p.Workloads(), limit), allFeatures(p, t), t.Suppress)
 	}
+	return b.Site.RunAgent(ctx, p.Workloads(), policies(p, t), t.Suppress)
+}
+
+// policies returns the configuration of Tenon's policies in a mode without the
+// features of the published experiment.
+func policies(p testbed.Pods, t report.ModeSpec) policy.Config {
 	qos := testbed.Pinned(t.Mechanism)
 	qos.SlicesUnmanaged = t.NoSlices
-	return b.Site.RunAgent(ctx, p.Workloads(), policy.Config{
+	return policy.Config{
 		CPUQOS: qos, NodeCPUs: facts.NodeCPUs{CPUs: p.Tested},
 		Suppress: suppress.Config{Enable: t.Suppress, ThresholdPercent: Watermark},
-	}, t.Suppress)
+	}
 }
 
 // colocationTenond returns the configuration of tenond in a mode of the

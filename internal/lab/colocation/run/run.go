@@ -126,7 +126,10 @@ func Run(ctx context.Context, c Config) (harness.Outcome, error) {
 	if c.kernelQOS {
 		analyse = colocation.AnalyseKernelQOS
 	}
-	if c.UntilResolved {
+	switch {
+	case c.switches():
+		b.switchModes(series, s.(*machine)) // Config refuses this design elsewhere
+	case c.UntilResolved:
 		series.Resolved = func(runs []colocation.Run) bool { return analyse(b.record, runs).IsResolved() }
 	}
 	return series.Conduct(ctx)
@@ -197,14 +200,18 @@ func measure(ctx context.Context, st stage, order load.Config) (harness.Measurem
 // total is then the mean of relative rates: each[i] divided by the rate of work i
 // alone.
 func (b *bench) done(st stage, m harness.Measurement) (each []float64, total float64, media time.Duration) {
-	all := st.progress(m)
+	return b.rates(st.progress(m), m.Used.Wall)
+}
+
+// rates returns what the batch work did in so many seconds, as done does.
+func (b *bench) rates(all []progress, seconds float64) (each []float64, total float64, media time.Duration) {
 	for i, p := range all {
 		media += p.media
 		if len(b.works) == 0 {
 			total += p.work
 			continue
 		}
-		each = append(each, p.work/m.Used.Wall)
+		each = append(each, p.work/seconds)
 		if i < len(b.solo) && b.solo[i] > 0 {
 			total += p.work / b.solo[i] / float64(len(all))
 		}

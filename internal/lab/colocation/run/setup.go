@@ -147,12 +147,17 @@ func (st *runSetUp) send(ctx context.Context, order load.Config) (harness.Measur
 
 // progress waits for the progress report after the end of the measured part: the
 // progress at the end is interpolated between two reports.
-func (st *runSetUp) progress(m harness.Measurement) (all []progress) {
+func (st *runSetUp) progress(m harness.Measurement) []progress {
 	if st.work != nil && st.work.ExitError() == nil {
 		time.Sleep(harness.SamplePeriod)
 	}
+	return st.between(m.From, m.To)
+}
+
+// between returns what each batch work did between two times.
+func (st *runSetUp) between(from, to time.Time) (all []progress) {
 	for _, w := range st.work {
-		frames, media := w.ProgressBetween(m.From, m.To)
+		frames, media := w.ProgressBetween(from, to)
 		all = append(all, progress{frames, media})
 	}
 	return all
@@ -189,6 +194,9 @@ func (b *machine) transcode(t report.ModeSpec, rate float64) work.Job {
 	one := work.Transcode{Input: b.input, Threads: b.threads, ReadRate: rate}
 	if b.ffmpegVersion.AtLeast(4, 4) && b.Duration < 10*time.Second {
 		one.Period = harness.SamplePeriod
+	}
+	if b.ffmpegVersion.AtLeast(4, 4) && b.switches() { // the windows are short
+		one.Period = harness.SamplePeriod / 2
 	}
 	return work.Job{
 		Name: "ffmpeg", Slots: b.processes, Session: t.Sessions, Nice: t.Nice, SchedIdle: t.SchedIdle,

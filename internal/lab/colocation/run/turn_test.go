@@ -21,6 +21,7 @@ var inTurns = []string{
 	"TestFaultsAreFoundBeforeAnythingRuns",
 	"TestAServiceThatDrivesItselfLeavesNoCPUToAClient",
 	"TestAServiceOfOnesOwnUnderALoadCommand",
+	"TestAnInterruptWhileFrozenLeavesNothing",
 }
 
 func inTurn(t *testing.T) {

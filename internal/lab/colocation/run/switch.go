@@ -1,0 +1,369 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/lab/colocation"
+	"tenon.sh/tenon/internal/lab/harness"
+	"tenon.sh/tenon/internal/lab/load"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/stat"
+	"tenon.sh/tenon/internal/lab/testbed"
+)
+
+// SwitchedModes lists the default modes of an experiment that switches modes.
+var SwitchedModes = []report.Mode{report.Frozen, report.Default, report.Burstable, report.Tenon}
+
+// The defaults of an experiment that switches modes.
+const (
+	startLength = 40 * time.Second // of all turns of a start
+	turnLength  = time.Second
+	// settleLength is the first part of a turn, which is not measured: requests of
+	// the turn before are answered meanwhile.
+	settleLength = 200 * time.Millisecond
+	switchWarmup = 3 * time.Second
+	// jiffy is the unit in which the kernel counts steal time.
+	jiffy = 10 * time.Millisecond
+)
+
+// canSwitch reports whether a mode can be entered and left while the service and the
+// batch work run: by writing the cgroup of the batch work and the attributes of its
+// threads, once for each turn.
+func canSwitch(m report.Mode) bool {
+	t := m.Spec()
+	attended := t.Mechanism != "" && t.Mechanism.Row().Attended
+	return t.Batch && !t.Alone && !t.Spinner && !t.Paced && !t.Suppress && !t.AllFeatures && !t.Sessions && !attended && m != report.TenonVendor
+}
+
+// switchedDefaults returns c with the design that its settings ask for, and with the
+// defaults of that design. Without --design, modes are switched if all of them can
+// be switched, and if no setting of blocks was given.
+func (c Config) switchedDefaults(fault func(format string, args ...any)) Config {
+	cannot := slices.DeleteFunc(slices.Clone(c.Modes), canSwitch)
+	blocks := c.Blocks != 0 || c.Duration != 0
+	possible := !c.kernelQOS && c.Pods == nil && c.Agent == "" && c.Client != harness.ClientWrk && len(cannot) == 0 && len(c.Modes) != 1
+	if c.Design == "" {
+		c.Design = colocation.DesignBlocks
+		if asked := c.Starts != 0 || c.StartLength != 0 || c.Turn != 0; possible && (asked || !blocks) {
+			c.Design = colocation.DesignSwitch
+		}
+	}
+	switch c.Design {
+	case colocation.DesignSwitch:
+	case colocation.DesignBlocks:
+		if c.Starts != 0 || c.StartLength != 0 || c.Turn != 0 {
+			fault("--starts, --start-length and --turn are for --design %s", colocation.DesignSwitch)
+		}
+		if slices.Contains(c.Modes, report.Frozen) {
+			fault("mode %s: only --design %s has it", report.Frozen, colocation.DesignSwitch)
+		}
+		return c
+	default:
+		fault("--design %q: want %s or %s", c.Design, colocation.DesignSwitch, colocation.DesignBlocks)
+		return c
+	}
+	switch {
+	case c.kernelQOS || c.Pods != nil || c.Agent != "" || c.Client == harness.ClientWrk:
+		fault("--design %s: on a cluster, with --agent and with --client %s the modes cannot be switched: want %s", c.Design, harness.ClientWrk, colocation.DesignBlocks)
+	case len(cannot) > 0:
+		fault("--design %s: modes %s cannot be switched while they run: leave them out, or use --design %s", c.Design, harness.JoinModes(cannot), colocation.DesignBlocks)
+	case len(c.Modes) == 1:
+		fault("--design %s: mode %s alone: want two modes or more", c.Design, c.Modes[0])
+	}
+	if len(c.Modes) == 0 {
+		c.Modes = SwitchedModes
+	}
+	if c.Starts == 0 && !c.UntilResolved {
+		c.Starts = stat.Starts
+	}
+	c.Turn, c.StartLength = cmp.Or(c.Turn, turnLength), cmp.Or(c.StartLength, startLength)
+	round := time.Duration(len(c.Modes)) * c.Turn
+	switch {
+	case c.Starts < 0:
+		fault("--starts %d: want 1 or more", c.Starts)
+	case c.Turn < time.Second:
+		fault("--turn %v: want 1s or more", c.Turn)
+	case c.StartLength < round:
+		fault("--start-length %v: want %v or more, for one round of %d modes", c.StartLength, round, len(c.Modes))
+	case blocks:
+		fault("--blocks and --duration are for --design %s: want --starts and --start-length", colocation.DesignBlocks)
+	default:
+		c.Blocks, c.Duration = c.Starts, c.StartLength/round*round // whole rounds
+	}
+	return c
+}
+
+// switches reports whether the experiment switches modes.
+func (c Config) switches() bool { return c.Design == colocation.DesignSwitch }
+
+// rounds returns the number of rounds in a start.
+func (c Config) rounds() int { return int(c.Duration / (time.Duration(len(c.Modes)) * c.Turn)) }
+
+// decidesByStarts says what a planned number of starts cannot decide.
+func decidesByStarts(starts int) string {
+	if starts >= stat.LeastStarts {
+		return ""
+	}
+	return fmt.Sprintf("a verdict needs %d starts (--starts)", stat.LeastStarts)
+}
+
+// switchModes makes a series of starts of a series of blocks.
+func (b *bench) switchModes(series *harness.Series[report.Mode, colocation.Run], on *machine) {
+	series.Cells, series.Tell, series.Decides = []report.Mode{report.Switched}, tellStart, decidesByStarts
+	series.Run = func(ctx context.Context, mode report.Mode, index, start int) (r colocation.Run, err error) {
+		r.Run = report.Run{Index: index, Block: start, Mode: mode, Started: time.Now(), PSICPU: -1}
+		err = on.runSwitched(ctx, &r)
+		return r, err
+	}
+	if b.UntilResolved {
+		series.Resolved = func(runs []colocation.Run) bool { return colocation.AnalyseSwitched(b.record, runs).IsResolved() }
+	}
+}
+
+// A stay is one turn of a mode, with the readings at the ends of its measured part.
+// The turn is not complete if to has no time.
+type stay struct {
+	round    int
+	mode     report.Mode
+	from, to harness.Reading
+}
+
+// A switcher changes the mode while a load runs. It takes the place of the sampler,
+// because the counters have to be read at the changes and not beside them.
+type switcher struct {
+	*harness.Sampler
+	st      *runSetUp
+	freezer *testbed.Freezer
+	seed    uint64 // of the order of the modes
+	fail    context.CancelCauseFunc
+	now     report.ModeSpec
+	turns   []stay
+	err     error
+}
+
+// Run waits for the end of the warm-up, and then changes the mode after each turn. It
+// returns when ctx ends.
+func (s *switcher) Run(ctx context.Context) {
+	s.Mu.Lock()
+	s.Readings = nil
+	s.Mu.Unlock()
+	if err := s.rounds(ctx); err != nil && ctx.Err() == nil {
+		s.err = err
+		s.fail(err)
+	}
+	<-ctx.Done()
+	_, _ = s.note() // a missing last reading makes the measurement fail
+}
+
+func (s *switcher) rounds(ctx context.Context) error {
+	b := s.st.b
+	if _, err := s.note(); err != nil {
+		return err
+	}
+	due := time.Now().Add(b.Warmup())
+	for round := range b.rounds() {
+		for _, mode := range harness.Block(b.Modes, s.seed, round) {
+			if err := s.end(ctx, due); err != nil {
+				return err
+			}
+			due = time.Now().Add(b.Turn)
+			if err := s.enter(ctx, mode); err != nil {
+				return fmt.Errorf("enter mode %s: %w", mode, err)
+			}
+			if err := testbed.Pause(ctx, settleLength); err != nil {
+				return err
+			}
+			from, err := s.note()
+			if err != nil {
+				return err
+			}
+			s.turns = append(s.turns, stay{round: round + 1, mode: mode, from: from})
+		}
+	}
+	return s.end(ctx, due)
+}
+
+// end waits for the time due, and ends the measured part of the last turn.
+func (s *switcher) end(ctx context.Context, due time.Time) error {
+	if err := testbed.Pause(ctx, time.Until(due)); err != nil {
+		return err
+	}
+	r, err := s.note()
+	if n := len(s.turns); n > 0 && err == nil {
+		s.turns[n-1].to = r
+	}
+	return err
+}
+
+// note reads the counters and keeps the reading.
+func (s *switcher) note() (harness.Reading, error) {
+	r, err := s.Reading()
+	if err != nil {
+		return r, fmt.Errorf("read the counters at the end of a turn: %w", err)
+	}
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	s.Readings = append(s.Readings, r)
+	return r, nil
+}
+
+// enter leaves the mode that is in force, and enters another. Without a mode in
+// force, the batch work runs as in mode default.
+func (s *switcher) enter(ctx context.Context, mode report.Mode) error {
+	t, was, b := mode.Spec(), s.now, s.st.b
+	s.now = t
+	if was.Frozen {
+		if err := s.freezer.Freeze(false); err != nil {
+			return err
+		}
+	}
+	if was.Tenon {
+		if err := s.st.agentRunner.Turn(ctx, policy.Config{}); err != nil {
+			return err
+		}
+	}
+	if was.Burstable != t.Burstable {
+		if err := s.st.pods.SetRequest(b.Tree, t.Burstable); err != nil {
+			return err
+		}
+	}
+	switch {
+	case t.Tenon:
+		return s.st.agentRunner.Turn(ctx, policies(s.st.pods, t))
+	case t.Frozen:
+		return s.freezer.Freeze(true)
+	}
+	return nil
+}
+
+// runSwitched measures one start, in which the modes take turns.
+func (b *machine) runSwitched(ctx context.Context, r *colocation.Run) (err error) {
+	set, err := b.setUp(ctx, report.ModeSpec{Mode: report.Switched, Batch: true}, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = set.close(ctx, err) }()
+	st := set.(*runSetUp) // the site is this machine
+	st.agentRunner = b.TakeTurns(st.pods.Workloads())
+	freezer, err := b.NewFreezer(st.pods.JobPod())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, freezer.Close()) }()
+	s := &switcher{Sampler: st.sampler, st: st, freezer: freezer, seed: b.Seed + uint64(r.Block)<<32, now: report.Default.Spec()}
+	var loading context.Context
+	loading, s.fail = context.WithCancelCause(ctx)
+	defer s.fail(nil)
+	m, err := harness.Watch(loading, s, st.service(), func(ctx context.Context) (harness.Measurement, error) {
+		order := b.load.InBlock(r.Block)
+		order.Duration += b.Duration / 20 // the changes take time
+		m, err := st.send(ctx, order)
+		if err == nil {
+			err = m.EndWarmup(b.Warmup())
+		}
+		return m, err
+	})
+	if s.err != nil {
+		return s.err
+	}
+	if err != nil {
+		return err
+	}
+	if err := freezer.Freeze(false); err != nil {
+		return err
+	}
+	if err := st.check(ctx, report.ModeSpec{Mode: report.Switched}, m, r); err != nil {
+		return err
+	}
+	if err := st.exitError(); err != nil {
+		r.Discard(report.NotItsMode, err.Error())
+	}
+	var done float64
+	r.Work, done, _ = b.done(st, m)
+	r.Frames, r.FramesPerS = done, done/m.Used.Wall
+	harness.Fill(&r.Run, m)
+	b.fillWindows(r, st, s.turns, m)
+	return nil
+}
+
+// fillWindows adds the windows of the turns to a run. A start is void if half of its
+// rounds or more do not count. What the service failed is an outcome of single modes,
+// and does not void the start.
+func (b *machine) fillWindows(r *colocation.Run, st *runSetUp, turns []stay, m harness.Measurement) {
+	if r.Cause == report.Failed {
+		r.Warnings = append(r.Warnings, r.Void...)
+		r.Void, r.Cause = nil, report.NotVoid
+	}
+	valid, missing := map[int]int{}, 0
+	for _, t := range turns {
+		w, err := b.window(r.Block, st, t, m)
+		if err != nil {
+			missing++
+			continue
+		}
+		r.Windows = append(r.Windows, w)
+		if len(w.Void) == 0 {
+			valid[t.round]++
+		}
+	}
+	if missing > 0 {
+		r.Warnings = append(r.Warnings, "the load ended before the last turns, or began after the first")
+	}
+	whole, rounds := 0, b.rounds()
+	for _, n := range valid {
+		if n == len(b.Modes) {
+			whole++
+		}
+	}
+	if 2*whole < rounds && len(r.Void) == 0 {
+		r.Discard(report.Disturbed, fmt.Sprintf("only %d of %d rounds count: in the others a window was disturbed, failed or is missing", whole, rounds))
+	}
+}
+
+// window returns the measured part of a turn.
+func (b *machine) window(start int, st *runSetUp, t stay, m harness.Measurement) (colocation.Window, error) {
+	w := colocation.Window{Run: report.Run{Block: start, Mode: t.mode, Started: t.from.At, PSICPU: -1}, Round: t.round}
+	if t.to.At.IsZero() {
+		return w, errors.New("the turn has no end")
+	}
+	part, err := m.Part(t.from, t.to)
+	if err != nil {
+		return w, err
+	}
+	w.Early, w.Late = part.Client.Halves()
+	// The limits of a client are for runs of seconds: a P99 of 24 requests says
+	// nothing about its lag, and a queue at the end of a turn is answered in the
+	// next. The latencies of such requests are known all the same.
+	part.Client.Void, part.Client.Hints = nil, nil
+	harness.Fill(&w.Run, part)
+	if failed := part.Client.Errors.Total(); failed > 0 {
+		w.Discard(report.Failed, fmt.Sprintf("%d requests failed", failed))
+	}
+	if w.Spoiled > load.DefaultLimits.SpoiledRatio {
+		w.Discard(report.Disturbed, fmt.Sprintf("the client itself did not run for %.0f %% of the requests", 100*w.Spoiled))
+	}
+	w.Length, w.Histogram, w.Log = part.To.Sub(part.From), nil, nil
+	// The kernel counts steal time in jiffies, so one of them is no excess.
+	steal := b.StealPercent + 100*jiffy.Seconds()/w.Length.Seconds()/float64(b.Place.Tested.Len())
+	harness.AddDisturbances(&w.Run, part, steal)
+	_, done, _ := b.rates(st.between(t.from.At, t.to.At), part.Used.Wall)
+	w.Frames, w.FramesPerS = done, done/part.Used.Wall
+	return w, nil
+}
+
+// tellStart describes a start in one line.
+func tellStart(r colocation.Run) string {
+	disturbed := 0
+	for _, w := range r.Windows {
+		if len(w.Void) > 0 {
+			disturbed++
+		}
+	}
+	return fmt.Sprintf("%d windows, %d of them disturbed or failed  P90 %5.0f µs  CPU %5.1f %%", len(r.Windows), disturbed, r.Latency.P90, r.CPUPercent)
+}

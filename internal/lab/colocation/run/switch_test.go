@@ -1,0 +1,290 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/internal/lab/colocation"
+	"tenon.sh/tenon/internal/lab/harness"
+	"tenon.sh/tenon/internal/lab/labtest"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/testbed"
+	"tenon.sh/tenon/internal/lab/work"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+func TestTheDesignFollowsTheModes(t *testing.T) {
+	switched, blocks := colocation.DesignSwitch, colocation.DesignBlocks
+	frozen := []report.Mode{report.Frozen, report.Tenon}
+	for name, c := range map[string]struct {
+		c    Config
+		want colocation.Design
+	}{
+		"nothing is named":             {Config{}, switched},
+		"modes that can be switched":   {Config{Modes: []report.Mode{report.Default, report.Tenon}}, switched},
+		"the mode frozen":              {Config{Modes: frozen}, switched},
+		"a mode that cannot":           {Config{Modes: []report.Mode{report.Exclusive, report.Tenon}}, blocks},
+		"a bound by a loop":            {Config{Modes: []report.Mode{report.Default, report.Tenon65}}, blocks},
+		"one mode":                     {Config{Modes: []report.Mode{report.Tenon}}, blocks},
+		"a number of blocks":           {Config{Setting: testbed.Setting{Blocks: 3}}, blocks},
+		"a length of runs":             {Config{Duration: time.Minute}, blocks},
+		"a number of starts":           {Config{Starts: 4}, switched},
+		"a tenond":                     {Config{Setting: testbed.Setting{Agent: "/bin/true"}}, blocks},
+		"wrk":                          {Config{Client: harness.ClientWrk}, blocks},
+		"kernel-qos":                   {Config{kernelQOS: true}, blocks},
+		"blocks of switchable modes":   {Config{Modes: []report.Mode{report.Default, report.Tenon}, Design: blocks}, blocks},
+		"until the claims are decided": {Config{UntilResolved: true}, switched},
+	} {
+		got, err := c.c.WithDefaults()
+		if err != nil || got.Design != c.want {
+			t.Errorf("%s: design %q, error %v, want %q", name, got.Design, err, c.want)
+		}
+	}
+	c, err := Config{}.WithDefaults()
+	if err != nil || c.Blocks != 12 || c.Duration != 40*time.Second || c.Warmup() != 3*time.Second || c.rounds() != 10 {
+		t.Errorf("%d starts of %v after %v, error %v", c.Blocks, c.Duration, c.Warmup(), err)
+	}
+	if whole := time.Duration(c.Blocks) * (c.Duration + c.Warmup() + 2*time.Second); whole > 10*time.Minute {
+		t.Errorf("the default takes %v", whole)
+	}
+}
+
+func TestADesignRefusesSettingsOfTheOther(t *testing.T) {
+	switched, blocks := colocation.DesignSwitch, colocation.DesignBlocks
+	for name, c := range map[string]struct {
+		c    Config
+		want string
+	}{
+		"blocks of starts":     {Config{Design: switched, Setting: testbed.Setting{Blocks: 3}}, "--blocks and --duration are for --design blocks"},
+		"starts of blocks":     {Config{Design: blocks, Starts: 3}, "--starts, --start-length and --turn are for --design switch"},
+		"frozen in a block":    {Config{Design: blocks, Modes: []report.Mode{report.Frozen, report.Tenon}}, "mode frozen: only --design switch has it"},
+		"exclusive for a turn": {Config{Design: switched, Modes: []report.Mode{report.Exclusive, report.Tenon}}, "modes exclusive cannot be switched"},
+		"one mode":             {Config{Design: switched, Modes: []report.Mode{report.Tenon}}, "want two modes or more"},
+		"short turns":          {Config{Turn: time.Millisecond}, "--turn 1ms: want 1s or more"},
+		"no whole round":       {Config{StartLength: 3 * time.Second}, "--start-length 3s: want 4s or more, for one round of 4 modes"},
+		"no design":            {Config{Design: "swap"}, `--design "swap": want switch or blocks`},
+		"negative":             {Config{Starts: -1}, "--starts -1: want 1 or more"},
+	} {
+		_, err := c.c.WithDefaults()
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: error %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+// TestSwitchedModesRunAndLeaveNothing runs two starts. Each turn must have what its
+// mode has: no batch work while it is frozen, and Tenon's writes in turns of Tenon.
+func TestSwitchedModesRunAndLeaveNothing(t *testing.T) {
+	labtest.RequireReal(t, work.NGINXProgram, work.FFmpegProgram)
+	t.Setenv("TMPDIR", labtest.OpenDir(t))
+	c := smallExperiment(t)
+	c.Blocks, c.Duration = 0, 0
+	c.Starts, c.StartLength = 2, 8*time.Second
+	weights := weightsOf(t, string(c.Root)+"/kubepods/besteffort")
+	var notices strings.Builder
+	c.Notices = &notices
+	o, err := Run(t.Context(), c)
+	t.Log(notices.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, runs, err := report.Load[colocation.Experiment, colocation.Run](o.Dir)
+	if err != nil || len(runs) != 2 {
+		t.Fatal(len(runs), err)
+	}
+	if e.Design != colocation.DesignSwitch || e.Turn != time.Second || !slices.Equal(e.Looks, []int{2}) || e.BatchRequest == 0 {
+		t.Errorf("%+v", e)
+	}
+	used, seen := map[bool]float64{}, map[report.Mode]bool{}
+	orders := map[string]bool{}
+	for _, r := range runs {
+		var order []report.Mode
+		for _, w := range r.Windows {
+			order = append(order, w.Mode)
+			seen[w.Mode] = true
+			used[w.Mode == report.Frozen] += w.BECPU
+			if w.Length < 400*time.Millisecond || w.Requests == 0 || w.WithStalls == nil || w.WithStalls.P90 <= 0 || w.Early.TotalCount() == 0 || w.Late.TotalCount() == 0 {
+				t.Errorf("start %d, round %d of %s: %v long, %d requests, %+v", r.Block, w.Round, w.Mode, w.Length, w.Requests, w.WithStalls)
+			}
+		}
+		orders[harness.JoinModes(order)] = true
+		checkTurns(t, r)
+	}
+	if len(orders) != 2 || len(seen) != len(SwitchedModes) {
+		t.Errorf("modes %v, in the orders %v", seen, orders)
+	}
+	if used[true] > 0.1*used[false] {
+		t.Errorf("the batch work used %.3f CPUs while it was frozen, and %.3f in the other turns", used[true], used[false])
+	}
+	if got := weights(); len(got) != 2 {
+		t.Errorf("the batch work had the weights %v, want that of a BestEffort pod and that of requests", got)
+	}
+}
+
+// checkTurns checks that the policies want the same in each of their turns, and give
+// all of it back.
+func checkTurns(t *testing.T, r colocation.Run) {
+	t.Helper()
+	writes, turns := map[string]int{}, 0
+	for _, w := range r.Windows {
+		if w.Mode == report.Tenon {
+			turns++
+		}
+	}
+	same := false
+	for _, w := range r.Writes {
+		_, step, _ := strings.Cut(w, "s ") // the time comes first
+		writes[step]++
+		same = same || writes[step] == turns
+	}
+	for step, n := range writes {
+		if n > 2 || !strings.Contains(step, " slice ") && !strings.Contains(step, " cpu.weight ") {
+			t.Errorf("start %d: Tenon wrote %d times %q", r.Block, n, step)
+		}
+	}
+	if turns > 0 && !same {
+		t.Errorf("start %d: Tenon wrote in %d turns %q", r.Block, turns, r.Writes)
+	}
+}
+
+// weightsOf watches the weight of a cgroup until the test or the returned function
+// ends it. The function returns the weights.
+func weightsOf(t *testing.T, group string) func() map[cgroup.CPUWeight]bool {
+	t.Helper()
+	tree, err := cgroup.Detect("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	seen, done := map[cgroup.CPUWeight]bool{}, make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			// Before it has its weight, the cgroup has the kernel's default.
+			if w, err := tree.ReadCPUWeight(group); err == nil && w.Weight != unit.WeightOf(100) {
+				seen[w] = true
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}()
+	return func() map[cgroup.CPUWeight]bool {
+		cancel()
+		<-done
+		return seen
+	}
+}
+
+// killedLab is set in the process that TestAKilledLabLeavesNothingFrozen kills.
+const killedLab = "TENON_TEST_KILLED_LAB"
+
+// frozenExperiment returns the configuration of an experiment whose batch work has a
+// descendant that outlives the lab.
+func frozenExperiment(setting testbed.Setting) Config {
+	return Config{
+		Setting: setting, Modes: []report.Mode{report.Frozen, report.Default}, Starts: 1, StartLength: 20 * time.Second, LoadPercent: nearFirst,
+		Workloads: work.Workloads{Service: "self", SelfThreads: 1, Batch: []string{"sh -c 'while :; do :; done' & wait"}},
+	}
+}
+
+// TestAKilledLabLeavesNothingFrozen kills a lab with SIGKILL while its batch work is
+// frozen. The descendants of the batch work must run again, so that they can be ended.
+func TestAKilledLabLeavesNothingFrozen(t *testing.T) {
+	labtest.RequireReal(t)
+	if dir := os.Getenv(killedLab); dir != "" {
+		s := labtest.Setting(t)
+		s.Root, s.Out, s.JournalDir, s.Blocks = node.CgroupPath(filepath.Base(dir)), filepath.Join(dir, "out"), filepath.Join(dir, "journal"), 0
+		_, err := Run(context.Background(), frozenExperiment(s))
+		t.Fatalf("the lab ended: %v", err)
+	}
+	dir := labtest.OpenDir(t)
+	root := filepath.Base(dir)
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), killedLab+"="+dir, "TMPDIR="+dir)
+	var said strings.Builder
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { clearAfter(t, root, filepath.Join(dir, "journal")) })
+	tree, err := cgroup.Detect("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	group := root + "/kubepods/besteffort/pod-batch"
+	frozen := func() bool { is, err := tree.IsFrozen(group); return err == nil && is }
+	within := func(d time.Duration, holds func() bool) bool {
+		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+			if holds() {
+				return true
+			}
+		}
+		return false
+	}
+	seen := within(time.Minute, frozen)
+	if err := cmd.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	_ = cmd.Wait() // its status is that of SIGKILL
+	if !seen {
+		t.Fatalf("the batch work was never frozen: %s", said.String())
+	}
+	if !within(10*time.Second, func() bool { return !frozen() }) {
+		t.Error("the batch work of a killed lab stays frozen")
+	}
+	if some, err := tree.IsPopulated(group); err != nil || !some {
+		t.Errorf("nothing of the batch work outlived the lab (%v), so the test shows nothing", err)
+	}
+}
+
+// clearAfter removes what a killed lab left, as the next experiment does.
+func clearAfter(t *testing.T, root, journal string) {
+	t.Helper()
+	s := labtest.Setting(t)
+	s.Root, s.JournalDir = node.CgroupPath(root), journal
+	site, err := testbed.Enter(context.Background(), s)
+	if err != nil {
+		t.Errorf("clear up after a killed lab: %v", err)
+		return
+	}
+	if err := site.Close(); err != nil {
+		t.Error(err)
+	}
+	labtest.NothingLeft(t, s)
+}
+
+// TestAnInterruptWhileFrozenLeavesNothing cancels an experiment in a turn of mode
+// frozen. smallExperiment checks what is left.
+func TestAnInterruptWhileFrozenLeavesNothing(t *testing.T) {
+	inTurn(t)
+	labtest.RequireReal(t)
+	setting := labtest.Setting(t)
+	setting.Blocks = 0
+	t.Cleanup(func() { labtest.NothingLeft(t, setting) })
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	tree, err := cgroup.Detect("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for ctx.Err() == nil {
+			if is, err := tree.IsFrozen(string(setting.Root) + "/kubepods/besteffort/pod-batch"); err == nil && is {
+				cancel()
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}()
+	if _, err := Run(ctx, frozenExperiment(setting)); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+}
