@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -87,6 +88,14 @@ func TestTheBatchPodToBlameGivesWayAlone(t *testing.T) {
 		t.Logf("time %d: %s is busy; %v bounded after %v, at most %d at once", i, hog, first, found.Round(10*time.Millisecond), most)
 	}
 	free()
+	for pod, reason := range map[string]string{"front": "BatchWorkBounded", "": "CPUBounded"} { // of the service, and of any job
+		requireSoon(t, 2*time.Minute, "the owner finds the event "+reason, func() error {
+			if events := kubectl(t, a.c, "get", "events", "--field-selector", "reason="+reason, "-o", "jsonpath={.items[*].involvedObject.name}"); events == "" || !strings.Contains(events, pod) {
+				return fmt.Errorf("events of %q", events)
+			}
+			return nil
+		})
+	}
 	t.Logf("of %d times, the pod to blame alone was bounded first %d times, %d of them within 3 s; others were bounded first %d times; later all batch work gave way %d times",
 		times, alone, soon, wrong, all)
 	// Where other tests run on this machine, the service may wait for them as well.
