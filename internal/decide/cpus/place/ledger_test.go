@@ -215,8 +215,6 @@ func TestPreemptionSeesFreedCPUs(t *testing.T) {
 	}
 }
 
-// TestAContractHasTheSetsOfContainers checks how a contract divides the CPUs of
-// a pod among its containers.
 // TestAContractForOtherHardwareIsNotFollowed starts a node again with half of its
 // CPUs. The agent does not follow the contracts for the other hardware, and its
 // first report lacks pods that have not started again. The ledger must keep CPUs for
@@ -247,6 +245,8 @@ func TestAContractForOtherHardwareIsNotFollowed(t *testing.T) {
 	}
 }
 
+// TestAContractHasTheSetsOfContainers checks how a contract divides the CPUs of
+// a pod among its containers.
 func TestAContractHasTheSetsOfContainers(t *testing.T) {
 	l := New()
 	l.Learn("n", Report{Topology: machine(2, 2, 2, 2)})
