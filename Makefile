@@ -160,7 +160,7 @@ fuzz: deps-build ## every fuzz test for FUZZTIME each (default 1m)
 
 .PHONY: generate
 generate: deps-generate ## compile bpf/ again; the result is committed, and a test compares
-	$(GO) generate ./internal/kernel/rqdelay ./internal/kernel/scx
+	$(GO) generate ./internal/kernel/exchange ./internal/kernel/rqdelay ./internal/kernel/scx
 
 .PHONY: generate-api
 generate-api: deps-build ## what is made of api/: deep copies and the CRDs in deploy/crds; committed, and a test compares

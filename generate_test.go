@@ -13,7 +13,7 @@ import (
 )
 
 // generated lists the packages with objects that make generate makes.
-var generated = []string{"internal/kernel/rqdelay", "internal/kernel/scx"}
+var generated = []string{"internal/kernel/exchange", "internal/kernel/rqdelay", "internal/kernel/scx"}
 
 // compiler lists the programs that make generate needs; scripts/install-deps.sh
 // test installs them.

@@ -20,13 +20,13 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
+#include "cgroup.bpf.h"
 #include "tenon.h"
 
 /* The kernel offers the types that this program reads to GPL programs only. */
 char LICENSE[] SEC("license") = "GPL";
 
 /* Constants that user space sets before loading. */
-const volatile __u32 cgroup_version = 2; /* version of the hierarchy with the CPU controller */
 const volatile __u64 alarm_waits = 1; /* number of too long waits of a slot that causes an event, see tenon_alarm */
 const volatile __u64 alarm_window_ns = 1;
 const volatile __u64 alarm_gap_ns = 1; /* minimum time between two events */
@@ -139,7 +139,7 @@ static __noinline void learn(struct tenon_known *k, struct cgroup *cg, __u64 cgr
 	__u32 of = generation; /* before the table is read */
 	int i;
 
-	for (i = 0; i < TENON_DEPTH && cg; i++) {
+	for (i = 0; i < CGROUP_DEPTH && cg; i++) {
 		__u64 id = BPF_CORE_READ(cg, kn, id);
 
 		g = bpf_map_lookup_elem(&groups, &id);
@@ -188,14 +188,7 @@ static __always_inline struct tenon_group group_of(struct tenon_cpu *c, struct t
 		return (struct tenon_group){TENON_IDLE, TENON_NONE};
 	if (p->flags & PF_KTHREAD)
 		return (struct tenon_group){TENON_KERNEL, TENON_OTHER};
-	/*
-	 * On v1 use the cgroup in the cpu hierarchy. On v2 the task group may
-	 * belong to an ancestor, where the controller is on.
-	 */
-	if (cgroup_version == 1)
-		cg = p->sched_task_group->css.cgroup;
-	else
-		cg = p->cgroups->dfl_cgrp;
+	cg = cgroup_of(p);
 	id = cg->kn->id; /* 0 in an autogroup, which has no cgroup */
 	k = &c->known[id % TENON_KNOWN];
 	if (k->cgroup != id || k->generation != generation)

@@ -26,6 +26,7 @@ typedef _Bool bool;
 enum {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_SK_STORAGE = 24,
 	BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
 	BPF_F_NO_PREALLOC = 1 << 0,
@@ -115,6 +116,30 @@ struct task_struct {
 	struct css_set *cgroups;
 	struct signal_struct *signal;
 };
+
+struct sock_common {
+	__u16 skc_num; /* the local port */
+};
+
+struct sock {
+	struct sock_common __sk_common;
+};
+
+struct tcp_sock {
+	__u32 rcv_nxt; /* what comes next of the data that is received */
+};
+
+struct sk_buff {
+	char cb[48]; /* in TCP: struct tcp_skb_cb */
+};
+
+struct tcp_skb_cb {
+	__u32 seq;
+	__u32 end_seq;
+	__u8 tcp_flags; /* since Linux 6.15 two bytes, of which this is the low one */
+};
+
+struct msghdr;
 
 #pragma clang attribute pop
 

@@ -11,7 +11,6 @@
 enum tenon_limit {
 	TENON_SLOTS = 256,	/* maximum number of distinct workloads */
 	TENON_GROUPS = 4096,	/* maximum number of tracked cgroups */
-	TENON_DEPTH = 32,	/* cgroup levels that are searched for a tracked one */
 	TENON_KNOWN = 64,	/* cgroups in the cache of a CPU */
 	TENON_RUNS = 64,	/* runs in the history of a CPU */
 	TENON_BUCKETS = 29,

@@ -22,7 +22,9 @@ func TestTheLabelNamesTheLicencesOfWhatIsInside(t *testing.T) {
 			if err != nil {
 				t.Skipf("go list does not run here: %v", err)
 			}
-			contains = contains || strings.Contains(string(text), "/internal/kernel/scx\n") || strings.Contains(string(text), "/internal/kernel/rqdelay\n")
+			for _, objects := range []string{"exchange", "rqdelay", "scx"} {
+				contains = contains || strings.Contains(string(text), "/internal/kernel/"+objects+"\n")
+			}
 		}
 		if label := p.licence(); strings.Contains(label, "GPL-2.0-only") != contains || !strings.Contains(label, "Apache-2.0") {
 			t.Errorf("%s has the label %s, and contains BPF objects: %v", p.name, label, contains)

@@ -91,7 +91,6 @@ type delayTenonLimit uint32
 const (
 	delayTenonLimitTENON_SLOTS      delayTenonLimit = 256
 	delayTenonLimitTENON_GROUPS     delayTenonLimit = 4096
-	delayTenonLimitTENON_DEPTH      delayTenonLimit = 32
 	delayTenonLimitTENON_KNOWN      delayTenonLimit = 64
 	delayTenonLimitTENON_RUNS       delayTenonLimit = 64
 	delayTenonLimitTENON_BUCKETS    delayTenonLimit = 29

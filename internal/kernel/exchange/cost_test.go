@@ -1,0 +1,119 @@
+package exchange
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/trials/paired"
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/lab/stat"
+)
+
+// costRounds is the number of requests of one run: about 0.5 s.
+const costRounds = 20_000
+
+// BenchmarkCost measures what the programs cost per request of an echo server, in
+// CPU time of its process and of the client. A request has four segments: the
+// request and the answer, each of which is sent and arrives. Each iteration is a
+// block that runs all modes once, in random order:
+//
+//	go test -run '^$' -bench Cost -benchtime 20x ./internal/kernel/exchange
+func BenchmarkCost(b *testing.B) {
+	s := newStage(b)
+	p := s.open()
+	path, id := s.group("service")
+	_, otherID := s.group("other")
+	l, port := s.listen(0)
+	to := l.Addr()
+	pid := s.start("echo", path, l)
+	c := s.dial(to)
+	if err := c.SetDeadline(time.Time{}); err != nil {
+		b.Fatal(err)
+	}
+	nothing := func() *Service { return nil }
+	modes := map[string]func() *Service{
+		"off": nothing, "off-again": nothing,
+		"tracked":      func() *Service { return s.track(p, id, port) },
+		"other-cgroup": func() *Service { return s.track(p, otherID, port) },
+		"other-port":   func() *Service { return s.track(p, id, 1) },
+	}
+	names := slices.Sorted(maps.Keys(modes))
+	cpu, wall := map[string]stat.Sample{}, map[string]stat.Sample{}
+	for _, name := range names {
+		cpu[name], wall[name] = stat.Sample{}, stat.Sample{}
+	}
+	rng := rand.New(rand.NewPCG(7, 7))
+	runtime.LockOSThread() // so that one thread has all CPU time of the client
+	defer runtime.UnlockOSThread()
+	for block := range b.N {
+		rng.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+		for _, name := range names {
+			service := modes[name]()
+			rounds(b, c, costRounds/10) // warm-up
+			before, begin := cpuTime(b, pid)+cpuTime(b, os.Getpid()), time.Now()
+			rounds(b, c, costRounds)
+			wall[name][block] = float64(time.Since(begin)) / costRounds
+			cpu[name][block] = float64(cpuTime(b, pid)+cpuTime(b, os.Getpid())-before) / costRounds
+			if service != nil {
+				if err := service.Close(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	}
+	b.Logf("%d blocks, CPU time\n%sand elapsed time\n%s", b.N, costTable(cpu), costTable(wall))
+}
+
+// costTable compares each mode with the mode off, block by block.
+func costTable(samples map[string]stat.Sample) string {
+	var table strings.Builder
+	fmt.Fprintf(&table, "%-12s %10s   %s\n", "mode", "ns/request", "more than off (95 %)")
+	for _, name := range slices.Sorted(maps.Keys(samples)) {
+		d := stat.Difference(samples[name], samples["off"], paired.Rule{})
+		fmt.Fprintf(&table, "%-12s %10.0f %+8.0f (%+.0f to %+.0f)\n", name, stat.Median(samples[name]), d.Value, d.Low, d.High)
+	}
+	return table.String()
+}
+
+func rounds(b *testing.B, c net.Conn, n int) {
+	b.Helper()
+	message := make([]byte, 8)
+	for range n {
+		if _, err := c.Write(message); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := io.ReadFull(c, message); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// cpuTime adds up the CPU time of the threads of a process.
+func cpuTime(b *testing.B, pid int) (sum time.Duration) {
+	b.Helper()
+	threads, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(pid), "task"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, thread := range threads {
+		tid, err := strconv.Atoi(thread.Name())
+		if err != nil {
+			b.Fatal(err)
+		}
+		if one, err := proc.Default().SchedStat(pid, tid); err == nil { // else the thread has ended
+			sum += one.Run
+		}
+	}
+	return sum
+}
