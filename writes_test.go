@@ -65,6 +65,7 @@ var kernelWrites = []struct {
 	{counts, "machine/usage/siblings.go", "watchSiblings", "the CPUs on whose siblings best-effort work is counted"},
 	{counts, "agent/daemon/pressure.go", "trigger", "a PSI trigger, which ends with its file"},
 	{tries, "machine/capability/cgroup.go", "makeTemporary probeEnabled", "a cgroup for the moment; journaled, and not by reading commands"},
+	{tries, "machine/capability/hardware.go", "probeTCP", "programs that are attached nowhere"},
 	{tries, "machine/capability/task.go", "probeSlice probeSchedIdle ownThreadToFIFO", "a thread for the moment"},
 	{own, "machine/launch/lock.go", "lock", "a launcher that waits stops with its terminal's job"},
 	{own, "machine/launch/aside.go", "attachAll raise", "the launcher itself, while it has the lock"},

@@ -18,6 +18,7 @@ var kernelFormats = []string{
 	"internal/kernel/proc",
 	"internal/kernel/cgroup",
 	"internal/kernel/task",
+	"internal/kernel/exchange",
 	"internal/machine/capability",
 	"internal/machine/host",
 }

@@ -176,6 +176,7 @@ var instead = map[node.Feature]string{
 	node.FeatureSchedIdle:      "nice 19",
 	node.FeatureSchedFIFO:      "nice -20 for the watchdog, which may then run late on a node that is busy",
 	node.FeatureBPF:            "counters of /proc and of cgroups",
+	node.FeatureBPFTCP:         "the histograms that services show (source metrics)",
 	node.FeaturePerfCounters:   "run-queue delay; cycles and cache misses are not reported",
 	node.FeatureResctrlL3:      "CPU sets on another L3 cache, where there is one",
 	node.FeatureResctrlMB:      "CPU suppress, which bounds bandwidth only indirectly",

@@ -11,6 +11,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
+	"tenon.sh/tenon/internal/kernel/exchange"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -18,6 +19,7 @@ import (
 func (p prober) probeHardware(can node.Capabilities) {
 	can[node.FeaturePerfCounters] = probePerf()
 	can[node.FeatureBPF] = p.probeBPF()
+	can[node.FeatureBPFTCP] = p.probeTCP()
 	if t, err := p.Topology.Read(time.Now()); err != nil {
 		can[node.FeatureHardwareSMT] = unknown("%v", err)
 	} else {
@@ -96,4 +98,19 @@ func (p prober) probeBPF() node.Answer {
 	}
 	_ = program.Close()
 	return yes("%s exists and a tracing program loads", btf)
+}
+
+// probeTCP answers whether requests can be measured at sockets. It loads the
+// programs and attaches none.
+func (p prober) probeTCP() node.Answer {
+	if p.Only != "" {
+		return unknown("not asked: cgroup %s needs no tracing", p.Only)
+	}
+	probe, err := exchange.Open(exchange.Options{CgroupVersion: 2}) // any version has the same programs
+	if err != nil {
+		return answerRefused("load", err, exchange.ErrUnsupported)
+	}
+	hook := probe.Hook()
+	_ = probe.Close()
+	return yes("the %s tcp_sendmsg_locked shows answers", hook)
 }

@@ -64,6 +64,7 @@ const (
 	FeatureSchedIdle      Feature = "SCHED_IDLE"
 	FeatureSchedFIFO      Feature = "SCHED_FIFO"
 	FeatureBPF            Feature = "bpf.tracing"
+	FeatureBPFTCP         Feature = "bpf.tcp"
 	FeaturePerfCounters   Feature = "perf.hardware"
 	FeatureResctrlL3      Feature = "resctrl.L3"
 	FeatureResctrlMB      Feature = "resctrl.MB"
