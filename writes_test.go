@@ -64,6 +64,7 @@ var kernelWrites = []struct {
 	{counts, "machine/usage/slots.go", "follow assign shareSlot", "the workloads whose waits are counted"},
 	{counts, "machine/usage/siblings.go", "watchSiblings", "the CPUs on whose siblings best-effort work is counted"},
 	{counts, "agent/daemon/pressure.go", "trigger", "a PSI trigger, which ends with its file"},
+	{counts, "agent/scrape/socket.go", "openMeter begin end endUnused", "the services whose sockets are watched"},
 	{tries, "machine/capability/cgroup.go", "makeTemporary probeEnabled", "a cgroup for the moment; journaled, and not by reading commands"},
 	{tries, "machine/capability/hardware.go", "probeTCP", "programs that are attached nowhere"},
 	{tries, "machine/capability/task.go", "probeSlice probeSchedIdle ownThreadToFIFO", "a thread for the moment"},

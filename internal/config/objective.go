@@ -28,7 +28,7 @@ type Objective struct {
 	Within999 node.Maybe[time.Duration] `json:"p99.9,omitzero" range:"100µs..1m"`
 	// Source is where the durations of requests are read, and the other keys say
 	// which they are (node.RequestObjective).
-	Source     node.Maybe[string] `json:"source,omitzero" oneof:"metrics"`
+	Source     node.Maybe[string] `json:"source,omitzero" oneof:"metrics socket"`
 	Port       node.Maybe[int64]  `json:"port,omitzero" range:"1..65535"`
 	Path       node.Maybe[string] `json:"path,omitzero"`
 	Family     node.Maybe[string] `json:"family,omitzero"`
@@ -52,6 +52,9 @@ func (o Objective) Node() node.Objective {
 		return n
 	}
 	n.Requests.Source, n.Requests.Port = node.RequestSource(valueOf(o.Source)), int(valueOf(o.Port))
+	if n.Requests.Source == node.SourceSocket {
+		return n
+	}
 	n.Requests.Path = o.Path.Or(defaultPath)
 	series := &n.Requests.Series
 	series.Family = o.Family.Or(defaultFamily)
@@ -96,8 +99,19 @@ func (c *checker) checkObjective(o Objective, path string) {
 		c.need(at("p99"), !others || bad, "a time for one of "+strings.Join(names, ", "))
 		return
 	}
-	c.need(at("source"), n.Source != "", string(node.SourceMetrics))
+	c.need(at("source"), n.Source != "", "one of "+string(node.SourceMetrics)+", "+string(node.SourceSocket))
 	c.need(at("port"), n.Port != 0, "a whole number from 1 to 65535")
+	if n.Source == node.SourceSocket {
+		for _, other := range []struct {
+			field  string
+			stated bool
+		}{{"path", o.Path.Known()}, {"family", o.Family.Known()}, {"familyUnit", o.FamilyUnit.Known()}, {"labels", len(o.Labels) > 0}} {
+			if other.stated {
+				c.fault(at(other.field), "want it for the source "+string(node.SourceMetrics)+" only")
+			}
+		}
+		return
+	}
 	c.want(at("path"), n.Path, isURLPath(n.Path), "a path such as /metrics: at most 200 letters, digits and signs without spaces, after /")
 	family := isSeriesName(n.Series.Family) && !strings.HasSuffix(n.Series.Family, "_bucket")
 	c.want(at("family"), n.Series.Family, family, "the name of a histogram without _bucket: at most 200 letters, digits, _ and :")
@@ -160,7 +174,7 @@ func (e ObjectiveEntry) SelectsAll() bool {
 // its requests. It returns "" if it is allowed.
 func (p PodObjectives) Refuses(o node.RequestObjective) node.SourceTrouble {
 	switch {
-	case !p.Scrape.Or(true):
+	case o.Source == node.SourceMetrics && !p.Scrape.Or(true):
 		return node.TroubleOff
 	case len(p.TooStrict(node.Objective{Requests: o})) > 0:
 		return node.TroubleTooStrict

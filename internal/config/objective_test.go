@@ -32,7 +32,7 @@ func TestAnObjectiveHasTheSameFaultsEverywhere(t *testing.T) {
 		`{"p98": "5ms"}`:                                                                     "p98: unknown key: did you mean p90?",
 		`{"p99": "5ms", "source": "metrics", "port": 1}`:                                     "",
 		`{"p99": "5ms", "source": "metrics"}`:                                                "port: missing: want a whole number from 1 to 65535",
-		`{"p99": "5ms", "port": 8080}`:                                                       "source: missing: want metrics",
+		`{"p99": "5ms", "port": 8080}`:                                                       "source: missing: want one of metrics, socket",
 		`{"source": "metrics", "port": 1}`:                                                   "p99: missing: want a time for one of p50, p75, p90, p95, p99, p99.9",
 		`{"labels": {"a": "b"}, "runQueueDelay": "2ms"}`:                                     "p99: missing: want a time for one of p50, p75, p90, p95, p99, p99.9",
 		scraped(`"p99.9": "99us"`):                                                           "p99.9: 99µs: want a duration from 100µs to 1m",
@@ -41,8 +41,11 @@ func TestAnObjectiveHasTheSameFaultsEverywhere(t *testing.T) {
 		scraped(`"p99": "5ms", "port": 0`):                                                   "port: this key occurs twice",
 		`{"p99": "5ms", "source": "metrics", "port": 0}`:                                     "port: 0: want a whole number from 1 to 65535",
 		`{"p99": "5ms", "source": "metrics", "port": 1e9}`:                                   "port: 1e9: want a whole number from 1 to 65535",
-		`{"p99": "5ms", "source": "socket", "port": 1}`:                                      `source: "socket": want metrics`,
-		`{"p99": "5ms", "source": "query", "port": 1}`:                                       `source: "query": want metrics`,
+		`{"p99": "5ms", "source": "socket", "port": 1}`:                                      "",
+		`{"p99": "5ms", "source": "socket"}`:                                                 "port: missing: want a whole number from 1 to 65535",
+		`{"p99": "5ms", "source": "socket", "port": 1, "path": "/x"}`:                        "path: want it for the source metrics only",
+		`{"p99": "5ms", "source": "socket", "port": 1, "labels": {"a": "b"}}`:                "labels: want it for the source metrics only",
+		`{"p99": "5ms", "source": "query", "port": 1}`:                                       `source: "query": want one of metrics, socket`,
 		scraped(`"p99": "5ms", "path": "metrics"`):                                           `path: "metrics": want a path such as /metrics: at most 200 letters, digits and signs without spaces, after /`,
 		scraped(`"p99": "5ms", "path": "//evil/"`):                                           `path: "//evil/": want a path such as /metrics: at most 200 letters, digits and signs without spaces, after /`,
 		scraped(`"p99": "5ms", "path": "/a b"`):                                              `path: "/a b": want a path such as /metrics: at most 200 letters, digits and signs without spaces, after /`,
@@ -104,6 +107,12 @@ func TestAnObjectiveForRequestsHasItsDefaults(t *testing.T) {
 	want = node.RequestObjective{Source: node.SourceMetrics, Port: 1, Path: "/x", Series: node.Series{Family: "a_ms", Unit: time.Millisecond, Labels: [node.MaxLabels]node.Label{{Name: "a", Value: "1"}, {Name: "b", Value: "2"}}}}
 	want.Within[0], want.Within[5] = time.Millisecond, time.Minute
 	if o.Requests != want || len(found) > 0 || !o.RunQueueDelay.Known() {
+		t.Errorf("%+v, %v; want %+v", o, found, want)
+	}
+	o, found = ReadObjective(`{"p90": "5ms", "source": "socket", "port": 8080}`, node.LS)
+	want = node.RequestObjective{Source: node.SourceSocket, Port: 8080}
+	want.Within[2] = 5 * time.Millisecond
+	if o.Requests != want || len(found) > 0 {
 		t.Errorf("%+v, %v; want %+v", o, found, want)
 	}
 	if _, found = ReadObjective(scraped(`"p99": "5ms"`), node.BE); len(found) != 1 || found[0].String() != "p99: 5ms: want it for LSE, LSR or LS only: class BE has no latency objective" {

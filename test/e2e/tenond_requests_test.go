@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sys/unix"
 
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -56,88 +59,171 @@ func TestSlowRequestsBoundTheBatchWorkToBlame(t *testing.T) {
 
 	objective := fmt.Sprintf(`objective: {p99: 5ms, source: metrics, port: %d, family: rtt_seconds}`, server.Listener.Addr().(*net.TCPAddr).Port)
 	s := plantSite(t, strings.Replace(requestsConfig, "OBJECTIVE", objective, 1))
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	metrics := free.Addr().String()
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
-	s.args = append(s.args, "--metrics", metrics)
+	metrics := metricsShown(s.listenFor(t))
 	s.run("batch/quiet", "sleep", "600")
 	d := s.tenond()
 	if text := d.said(); strings.Contains(text, "not counted by BPF") {
 		failIfStrict(t, text)
 	}
-	shown := func(parts ...string) bool {
-		answer, err := http.Get("http://" + metrics + "/metrics")
-		if err != nil {
-			return false
-		}
-		defer answer.Body.Close()
-		text, err := io.ReadAll(answer.Body)
-		if err != nil {
-			return false
-		}
-		for line := range strings.Lines(string(text)) {
-			all := true
-			for _, part := range parts {
-				all = all && strings.Contains(line, part)
-			}
-			if all {
-				return true
-			}
-		}
-		return false
-	}
-	verdict := func(verdict, cause string) {
-		t.Helper()
-		begun := time.Now()
-		for !shown("tenon_objective_verdict{", `cause="`+cause+`"`, `verdict="`+verdict+`"`, "services/web") {
-			if time.Since(begun) > 3*time.Minute {
-				t.Fatalf("the objective is not %s %s after %v", verdict, cause, time.Since(begun))
-			}
-			time.Sleep(200 * time.Millisecond)
-		}
-		t.Logf("%s %s after %v", verdict, cause, time.Since(begun).Round(time.Second))
-	}
-	quota := func(group string) node.CPUMax {
-		t.Helper()
-		v, err := s.tree.ReadCPUMax(string(s.path(group)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return node.CPUMax(v)
-	}
-	bounded := func(group string) bool { return quota(group).Quota != node.NoQuota }
-	verdict("kept", "")
-	if !shown("tenon_request_target_seconds{", `percentile="p99"`, "} 0.005") || !shown("tenon_request_latency_seconds{", "} 0.005") {
+	metrics.await(t, "kept", "")
+	if !metrics.have("tenon_request_target_seconds{", `percentile="p99"`, "} 0.005") || !metrics.have("tenon_request_latency_seconds{", "} 0.005") {
 		t.Error("the metrics lack the target or what was measured")
 	}
 
 	took.Store(int64(20 * time.Millisecond)) // a lie: the service sleeps
-	verdict("missed", "not-waiting")
+	metrics.await(t, "missed", "not-waiting")
 	time.Sleep(2 * time.Second)
-	if bounded(job) || bounded(batch) || bounded("batch/quiet") {
+	if s.bounded(job) || s.bounded(batch) || s.bounded("batch/quiet") {
 		t.Fatal("batch work has a bound because of what the service says alone")
 	}
 
 	s.crowd(job)
 	s.crowd(service)
-	verdict("missed", "best-effort")
-	eventually(t, "the batch work to blame is bounded", func() bool { return bounded(job) })
-	if bounded("batch/quiet") || bounded(batch) {
+	metrics.await(t, "missed", "best-effort")
+	eventually(t, "the batch work to blame is bounded", func() bool { return s.bounded(job) })
+	if s.bounded("batch/quiet") || s.bounded(batch) {
 		t.Error("other batch work is bounded, too")
 	}
 
 	s.configure(strings.Replace(requestsConfig, ", OBJECTIVE", "", 1))
 	d.signal(syscall.SIGHUP)
-	narrow := quota(job)
-	eventually(t, "the batch work grows back without an objective", func() bool { return narrow.CompareWidth(quota(job)) < 0 })
-	if shown("tenon_objective_verdict{") {
+	narrow := s.quotaOf(job)
+	eventually(t, "the batch work grows back without an objective", func() bool { return narrow.CompareWidth(s.quotaOf(job)) < 0 })
+	if metrics.have("tenon_objective_verdict{") {
 		t.Error("there is a verdict without an objective")
 	}
+	d.stop()
+	s.restore()
+}
+
+// metricsShown is the address at which tenond shows its metrics.
+type metricsShown string
+
+// listenFor makes tenond show its metrics at a free port, and returns the address.
+func (s *site) listenFor(t *testing.T) string {
+	t.Helper()
+	address := freeAddress(t)
+	s.args = append(s.args, "--metrics", address)
+	return address
+}
+
+// have reports whether a line of the metrics has all these parts.
+func (m metricsShown) have(parts ...string) bool {
+	answer, err := http.Get("http://" + string(m) + "/metrics")
+	if err != nil {
+		return false
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(text)) {
+		all := true
+		for _, part := range parts {
+			all = all && strings.Contains(line, part)
+		}
+		if all {
+			return true
+		}
+	}
+	return false
+}
+
+// await waits until the objective of the service has a verdict.
+func (m metricsShown) await(t *testing.T, verdict, cause string) {
+	t.Helper()
+	begun := time.Now()
+	for !m.have("tenon_objective_verdict{", `cause="`+cause+`"`, `verdict="`+verdict+`"`, "services/web") {
+		if time.Since(begun) > 3*time.Minute {
+			t.Fatalf("the objective is not %s %s after %v", verdict, cause, time.Since(begun))
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	t.Logf("%s %s after %v", verdict, cause, time.Since(begun).Round(time.Second))
+}
+
+func (s *site) quotaOf(group string) node.CPUMax {
+	s.t.Helper()
+	v, err := s.tree.ReadCPUMax(string(s.path(group)))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return node.CPUMax(v)
+}
+
+func (s *site) bounded(group string) bool { return s.quotaOf(group).Quota != node.NoQuota }
+
+// addressVar has the address of a server in a cgroup of the site: see [answers].
+const addressVar = "TENON_TEST_ADDRESS"
+
+// answers serves requests, each with a millisecond of CPU time.
+func answers(address string) {
+	err := http.ListenAndServe(address, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		var begin, now unix.Timespec
+		_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &begin)
+		for now.Nano() < begin.Nano()+int64(time.Millisecond) {
+			_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now)
+		}
+		fmt.Fprint(w, "done")
+	}))
+	fmt.Fprintln(os.Stderr, err)
+}
+
+// TestSlowAnswersAtTheSocketBoundTheBatchWorkToBlame runs a service that knows
+// nothing of its objective, and asks it, beside batch work that later uses all CPUs.
+// The kernel measures the answers.
+func TestSlowAnswersAtTheSocketBoundTheBatchWorkToBlame(t *testing.T) {
+	inTurn(t)
+	if os.Getenv("TENON_TEST_NO_BPF") == "1" {
+		t.Skip("needs BPF")
+	}
+	address := freeAddress(t)
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := plantSite(t, strings.Replace(requestsConfig, "OBJECTIVE", "objective: {p99: 5ms, source: socket, port: "+port+"}", 1))
+	metrics := metricsShown(s.listenFor(t))
+	s.run(service, "env", addressVar+"="+address, self)
+	s.run("batch/quiet", "sleep", "600")
+	d := s.tenond()
+	if text := d.said(); strings.Contains(text, "not counted by BPF") {
+		failIfStrict(t, text)
+	}
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		for {
+			select {
+			case <-over:
+				return
+			case <-time.After(5 * time.Millisecond):
+				if answer, err := http.Get("http://" + address); err == nil {
+					_, _ = io.Copy(io.Discard, answer.Body) // so that the connection stays
+					_ = answer.Body.Close()
+				}
+			}
+		}
+	}()
+	metrics.await(t, "kept", "")
+	s.crowd(job)
+	s.crowd(service)
+	metrics.await(t, "missed", "best-effort")
+	eventually(t, "the batch work to blame is bounded", func() bool { return s.bounded(job) })
+	if s.bounded("batch/quiet") || s.bounded(batch) {
+		t.Error("other batch work is bounded, too")
+	}
+	s.configure(strings.Replace(requestsConfig, ", OBJECTIVE", "", 1))
+	d.signal(syscall.SIGHUP)
+	narrow := s.quotaOf(job)
+	eventually(t, "the batch work grows back without an objective", func() bool { return narrow.CompareWidth(s.quotaOf(job)) < 0 })
 	d.stop()
 	s.restore()
 }

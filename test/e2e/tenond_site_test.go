@@ -108,6 +108,10 @@ func TestMain(m *testing.M) {
 		lockstep()
 		return
 	}
+	if address := os.Getenv(addressVar); address != "" {
+		answers(address)
+		return
+	}
 	if address := os.Getenv(holderVar); address != "" {
 		holdConnections(address)
 		return

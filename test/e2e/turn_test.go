@@ -13,6 +13,7 @@ import (
 // limits that are kept. The guest of test/vm runs those of them that it selects.
 var inTurns = []string{
 	"TestSlowRequestsBoundTheBatchWorkToBlame",
+	"TestSlowAnswersAtTheSocketBoundTheBatchWorkToBlame",
 	"TestChaos",
 	"TestRestoreAfterKillLeavesNothing",
 	"TestTenondFollowsWorkloadsThatComeAndGo",

@@ -107,4 +107,13 @@ func TestWhereThePodShowsItsMetrics(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", tc.ip, got, tc.want)
 		}
 	}
+	// What the kernel measures needs no address, but the least target holds.
+	o, _ = config.ReadObjective(`{"p99": "5ms", "source": "socket", "port": 8080}`, node.LS)
+	p := &corev1.Pod{}
+	p.Spec.HostNetwork = true
+	for least, want := range map[time.Duration]metricsPlace{5 * time.Millisecond: {}, 6 * time.Millisecond: {trouble: node.TroubleTooStrict}} {
+		if got := metricsOf(p, o.Requests, config.PodObjectives{Scrape: node.Some(false), LeastRequestLatency: node.Some(least)}); got != want {
+			t.Errorf("at the socket, at least %v: %+v, want %+v", least, got, want)
+		}
+	}
 }

@@ -65,7 +65,7 @@ func objectiveOf(p *corev1.Pod, class node.Class, byConfigMap config.PodObjectiv
 }
 
 // A metricsPlace is where a pod shows its metrics: its address, or the reason why
-// the agent must not connect to it.
+// the agent must not connect to it. If the kernel measures the pod, it needs no address.
 type metricsPlace struct {
 	address string
 	trouble node.SourceTrouble
@@ -78,6 +78,8 @@ func metricsOf(p *corev1.Pod, o node.RequestObjective, byConfigMap config.PodObj
 	switch why := byConfigMap.Refuses(o); {
 	case why != "":
 		return metricsPlace{trouble: why}
+	case o.Source == node.SourceSocket: // a port of the node belongs to the pod as well if its cgroup has the connection
+		return metricsPlace{}
 	case p.Spec.HostNetwork:
 		return metricsPlace{trouble: node.TroubleHostNetwork}
 	case err != nil, !ip.IsGlobalUnicast(): // without an address, or with one of the node or of its metadata service

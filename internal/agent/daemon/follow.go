@@ -126,8 +126,8 @@ func (d *daemon) followGroups() {
 	d.followed = workloads
 }
 
-// targets returns the services whose requests are read. A service of a rule is
-// read at this node.
+// targets returns the services whose requests are read. The metrics of a service of
+// a rule are read at this node.
 func (d *daemon) targets(workloads []node.Workload) (all []scrape.Target) {
 	for i := range workloads {
 		w := &workloads[i]
@@ -137,6 +137,13 @@ func (d *daemon) targets(workloads []node.Workload) (all []scrape.Target) {
 		t := scrape.Target{Workload: w.ID, Address: "127.0.0.1", Want: w.Objective.Requests}
 		if w.Pod && d.cluster != nil {
 			t.Address, t.Trouble = d.cluster.Metrics(w.ID)
+		}
+		if t.Want.Source == node.SourceSocket {
+			var err error
+			if t.Cgroup, err = d.host.Inode(w.Cgroup); err != nil {
+				continue // it has just gone
+			}
+			t.Address = ""
 		}
 		all = append(all, t)
 	}

@@ -42,7 +42,9 @@ func newClient(t Target) *client {
 	}}
 }
 
-// read reads the histogram of the service once. The time of the result is not set.
+func (c *client) leave() { c.http.CloseIdleConnections() }
+
+// read reads the histogram of the service once.
 func (c *client) read(ctx context.Context) node.Requests {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -1,11 +1,13 @@
-// Package scrape reads how long the requests of services take, from the Prometheus
-// histograms that the services show. It connects to the address of the service
-// alone, and believes nothing else that it gets.
+// Package scrape reads how long the requests of services take: from the Prometheus
+// histograms that the services show, or from a probe in the kernel that watches
+// their sockets. It connects to the address of the service alone, and believes
+// nothing else that it gets.
 package scrape
 
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -24,7 +26,8 @@ const (
 // A Target is a service whose requests are read.
 type Target struct {
 	Workload node.WorkloadID
-	Address  string // an IP address
+	Address  string // an IP address; not for node.SourceSocket
+	Cgroup   uint64 // the inode number of its cgroup, for node.SourceSocket
 	Want     node.RequestObjective
 	// Trouble is the reason why it must not be read. It is empty if it may.
 	Trouble node.SourceTrouble
@@ -33,10 +36,23 @@ type Target struct {
 // Readers reads all services of a node, each in a goroutine of its own. The zero
 // Readers reads nothing yet.
 type Readers struct {
+	// CgroupVersion is the version of the hierarchy with the cgroups of the targets.
+	CgroupVersion int
+	// Log gets the errors of the probe in the kernel.
+	Log *slog.Logger
+
 	mu      sync.Mutex
 	readers map[node.WorkloadID]*reader
 	running sync.WaitGroup
 	every   time.Duration // 0: the usual time
+	probe   probe
+}
+
+// A source reads the requests of one service.
+type source interface {
+	// read reads them once. The time of the result is not set.
+	read(ctx context.Context) node.Requests
+	leave()
 }
 
 // A reader reads one service.
@@ -60,7 +76,7 @@ func (r *Readers) Follow(targets []Target) {
 	next := make(map[node.WorkloadID]*reader, len(targets))
 	read := 0
 	for _, t := range targets {
-		if t.Trouble == "" && t.Address == "" {
+		if t.Trouble == "" && t.Address == "" && t.Want.Source == node.SourceMetrics {
 			t.Trouble = node.TroubleNoAddress
 		}
 		if t.Trouble == "" {
@@ -92,10 +108,10 @@ func (r *Readers) begin(t Target) *reader {
 	}
 	pause := cmp.Or(r.every, every)
 	r.running.Go(func() {
-		c := newClient(t)
-		defer c.http.CloseIdleConnections()
+		s := r.sourceOf(t)
+		defer s.leave()
 		for ctx.Err() == nil {
-			x.take(c.read(ctx))
+			x.take(s.read(ctx))
 			select {
 			case <-ctx.Done():
 			case <-time.After(pause*9/10 + rand.N(pause/5)):
@@ -103,6 +119,14 @@ func (r *Readers) begin(t Target) *reader {
 		}
 	})
 	return x
+}
+
+// sourceOf returns the source of a service.
+func (r *Readers) sourceOf(t Target) source {
+	if t.Want.Source == node.SourceSocket {
+		return &socket{target: t, readers: r}
+	}
+	return newClient(t)
 }
 
 // take keeps a reading, or adds the trouble with it to the last one.

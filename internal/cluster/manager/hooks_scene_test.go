@@ -100,7 +100,7 @@ func TestWebhooksBoundWhatIsBE(t *testing.T) {
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, kube.AnnotationObjective, text)
 		return s.client.Patch(s.ctx, plain.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))
 	}
-	s.refused(restate(`{"p99":"5ms","port":80}`), "metadata.annotations[tenon.sh/objective].source: missing: want metrics")
+	s.refused(restate(`{"p99":"5ms","port":80}`), "metadata.annotations[tenon.sh/objective].source: missing: want one of metrics, socket")
 	s.must(restate(`{"runQueueDelay":"2ms"}`))
 
 	s.must(s.client.Create(s.ctx, &configv1alpha1.ClusterColocationProfile{ObjectMeta: metav1.ObjectMeta{Name: s.name}, Spec: configv1alpha1.ClusterColocationProfileSpec{

@@ -87,7 +87,7 @@ func TestAPodIsExplainedWithItsObjective(t *testing.T) {
 	if page := explained(t, `{"runQueueDelay": "2ms"}`, &v1alpha1.Objectives{More: 3}); !strings.Contains(page, "The report of node-1 has no room for it: it leaves out 3 services.") {
 		t.Errorf("of a node with many services:\n%s", page)
 	}
-	if page := explained(t, `{"p99": "2ms", "port": 80}`, nil); !strings.Contains(page, "not as written: tenon.sh/objective: source: missing: want metrics") || strings.Contains(page, "Its objective") {
+	if page := explained(t, `{"p99": "2ms", "port": 80}`, nil); !strings.Contains(page, "not as written: tenon.sh/objective: source: missing: want one of metrics, socket") || strings.Contains(page, "Its objective") {
 		t.Errorf("with a fault:\n%s", page)
 	}
 }
@@ -115,6 +115,8 @@ func TestAPodIsExplainedWithItsRequests(t *testing.T) {
 		"missed":          {requests("Missed", "best-effort", ""), nil, "It is missed for 40s: p99 of 750 requests is at most 20ms. Best-effort work ran during 64 % of the waiting time: batch/train 64 %."},
 		"not for waits":   {endless, nil, "p99 of 750 requests is above the longest bucket of the histogram. Its threads hardly waited for a CPU: its own work took longer, or it waited for something else. Batch work is left alone."},
 		"straddled":       {requests("Undecided", "straddled", ""), nil, "Whether it is kept is not known: too many requests are in the bucket of the histogram around p99; a bucket that ends at the target would decide."},
+		"overlapping":     {requests("Undecided", "overlapping", ""), nil, "Whether it is kept is not known: too many of its requests overlap on a connection, so that the sockets do not show how long each took."},
+		"no hook":         {requests("Undecided", "no-source", "no-hook"), nil, "its requests cannot be read (the kernel of the node does not show when sockets send data)."},
 		"few":             {requests("Undecided", "too-few", ""), nil, "Whether it is kept is not known: there were too few requests, or the first window has not ended."},
 		"not read":        {requests("Undecided", "no-source", "redirect"), nil, "Whether it is kept is not known: its requests cannot be read (the answer is a redirection)."},
 		"of a newer node": {requests("Undecided", "no-source", "other"), nil, "its requests cannot be read (other)."},

@@ -12,7 +12,8 @@ import (
 // A Verdict says whether a workload meets its objective.
 type Verdict string
 
-// The verdicts. Undecided has a cause, too: BelowLeast, Unmeasured, TooFew, NoSource or Straddled.
+// The verdicts. Undecided has a cause, too: BelowLeast, Unmeasured, TooFew,
+// NoSource, Straddled or Overlapping.
 const (
 	Kept      Verdict = "kept"
 	Missed    Verdict = "missed"
@@ -60,10 +61,13 @@ const (
 	// Straddled: too many requests are in the bucket of the histogram in which the
 	// target lies. Some of them may have been longer.
 	Straddled Cause = "straddled"
+	// Overlapping: too often the source could not tell how long a request took,
+	// because requests overlap on a connection.
+	Overlapping Cause = "overlapping"
 )
 
 // Causes lists all causes.
-var Causes = []Cause{ForBE, OwnLimit, OwnThreads, OtherService, System, Host, Unclear, UnknownRunner, BelowLeast, Unmeasured, TooFew, NotWaiting, NoSource, Straddled}
+var Causes = []Cause{ForBE, OwnLimit, OwnThreads, OtherService, System, Host, Unclear, UnknownRunner, BelowLeast, Unmeasured, TooFew, NotWaiting, NoSource, Straddled, Overlapping}
 
 // A Judgement is the verdict about the objective of one workload. If it has one for
 // its waits and one for its requests, the verdict is the worse one; an objective

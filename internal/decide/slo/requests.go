@@ -27,6 +27,9 @@ const (
 	// BE may be to blame for a miss only if the workload waited for BE for at least
 	// 1/delayDivisor of the target, for each request over the target.
 	delayDivisor = 4
+	// A source decides only if it could tell how long requests took, but for
+	// 1/unsureDivisor of them.
+	unsureDivisor = 100
 )
 
 // A RequestState is the state of an objective for requests of one workload.
@@ -58,8 +61,9 @@ type RequestJudgement struct {
 	// verdict in it. The numbers below describe the last judged window.
 	Want   node.RequestObjective `json:"want,omitzero"`
 	Target int                   `json:"target,omitempty"`
-	// Total is the number of requests. At least OverLeast and at most OverMost of
-	// them were longer than the target; both are equal if a bucket ends there.
+	// Total is the number of requests whose length is known. At least OverLeast and at
+	// most OverMost requests were longer than the target; both are equal if a bucket
+	// ends there and the length of each request is known.
 	Total     int64 `json:"total,omitempty"`
 	OverLeast int64 `json:"over_least,omitempty"`
 	OverMost  int64 `json:"over_most,omitempty"`
@@ -109,12 +113,15 @@ func (f RequestState) observe(at time.Time, w *node.Workload, now Reading, runne
 	if !also {
 		return begin()
 	}
-	length := got.At.Sub(f.From.At)
-	if length < requestWindow || d.total < enoughRequests && length < longestRequestWindow {
+	length, seen := got.At.Sub(f.From.At), d.total+d.unsure
+	switch {
+	case length < requestWindow || seen < enoughRequests && length < longestRequestWindow:
 		return f
-	}
-	if d.total < enoughRequests {
+	case seen < enoughRequests:
 		f = f.undecided(at, TooFew, "")
+		return begin()
+	case d.unsure > seen/unsureDivisor:
+		f = f.undecided(at, Overlapping, "")
 		return begin()
 	}
 	judged := f.judge(at, w, length, d, grown, runners.since(f.Runners))
@@ -220,16 +227,17 @@ type durations struct {
 	bounds []time.Duration
 	counts []int64
 	total  int64
+	unsure int64 // requests besides, which may have taken any time
 }
 
 // requestsBetween returns the requests between two readings. It returns false if
 // the readings do not fit together, for example after a restart of the workload.
 func requestsBetween(before, after node.Requests) (durations, bool) {
-	if after.At.Before(before.At) || !slices.Equal(before.Bounds, after.Bounds) || len(after.Bounds) == 0 ||
+	if after.At.Before(before.At) || after.Unsure < before.Unsure || !slices.Equal(before.Bounds, after.Bounds) || len(after.Bounds) == 0 ||
 		len(before.Counts) != len(after.Counts) || len(after.Counts) != len(after.Bounds)+1 {
 		return durations{}, false
 	}
-	d := durations{bounds: after.Bounds, counts: make([]int64, len(after.Counts))}
+	d := durations{bounds: after.Bounds, counts: make([]int64, len(after.Counts)), unsure: int64(min(after.Unsure-before.Unsure, mostRequests))}
 	for i, n := range after.Counts {
 		if n < before.Counts[i] {
 			return durations{}, false
@@ -254,7 +262,7 @@ func (d durations) over(target time.Duration) (least, most int64) {
 			most += n
 		}
 	}
-	return least, most
+	return least, most + d.unsure
 }
 
 // tail returns the end of the bucket with a percentile.

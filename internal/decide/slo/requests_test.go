@@ -22,8 +22,11 @@ type requestScene struct {
 	waits    node.Wait // the waits of the service for the batch pod
 	trouble  node.SourceTrouble
 	silent   bool
+	unsure   uint64        // requests whose length is not known, in each second
 	perTick  []uint64      // requests in each second, by bucket
 	waitTick time.Duration // waits for the batch pod in each second
+
+	unsureSum uint64
 }
 
 func newRequestScene(t *testing.T) *requestScene {
@@ -47,13 +50,14 @@ func (b *requestScene) run(seconds int) Judgement {
 		}
 		b.waits.Time += b.waitTick
 		b.s.Waits = []node.Wait{b.waits}
+		b.unsureSum += b.unsure
 		r := &b.web().Usage.Requests
 		switch {
 		case b.s.At.Unix()%5 != 0 || b.silent:
 		case b.trouble != "":
 			r.Trouble = b.trouble
 		default:
-			*r = node.Requests{At: b.s.At, Bounds: b.bounds, Counts: slices.Clone(b.counts)}
+			*r = node.Requests{At: b.s.At, Bounds: b.bounds, Counts: slices.Clone(b.counts), Unsure: b.unsureSum}
 		}
 		b.x = b.x.Observe(b.s)
 	}
@@ -134,6 +138,26 @@ func TestASourceThatFailsMovesNothing(t *testing.T) {
 		b.want(b.run(30), Missed, ForBE, true)
 		b.perTick = []uint64{0, 1, 0, 0}
 		b.want(b.run(150), Undecided, TooFew, false)
+	}
+}
+
+// TestASourceThatCannotTellDecidesNothing lets requests overlap, so that for some of
+// them no length is known.
+func TestASourceThatCannotTellDecidesNothing(t *testing.T) {
+	b := newRequestScene(t)
+	b.perTick, b.waitTick = []uint64{0, 400, 100, 0}, time.Second
+	b.want(b.run(40), Missed, ForBE, true)
+	b.unsure = 5 // of 505
+	b.want(b.run(30), Missed, ForBE, true)
+	b.unsure = 6
+	b.want(b.run(30), Undecided, Overlapping, false)
+	b.unsure, b.perTick = 0, []uint64{0, 500, 0, 0}
+	b.want(b.run(30), Kept, "", false)
+	b.unsure, b.perTick = 5, []uint64{0, 496, 4, 0} // together more than the objective allows
+	b.want(b.run(30), Undecided, Straddled, false)
+	b.unsure, b.unsureSum = 0, 0 // begins again
+	if j := b.run(5); j.Requests.Trouble != node.TroubleReset {
+		t.Errorf("after the count began again: %+v", j.Requests)
 	}
 }
 
@@ -336,6 +360,10 @@ func TestVerdictsNeverContradictTheTruth(t *testing.T) {
 			took := time.Duration(r.ExpFloat64() * scale)
 			if took > target {
 				over++
+			}
+			if r.IntN(300) == 0 {
+				d.unsure++
+				continue
 			}
 			bucket, _ := slices.BinarySearch(d.bounds, took)
 			d.counts[bucket]++

@@ -277,6 +277,8 @@ func undecidedText(r slo.RequestJudgement) string {
 		return "its node does not say why"
 	case slo.TooFew:
 		return "there were too few requests, or the first window has not ended"
+	case slo.Overlapping:
+		return "too many of its requests overlap on a connection, so that the sockets do not show how long each took"
 	case slo.Straddled:
 		return "too many requests are in the bucket of the histogram around " + percentile(r) + "; a bucket that ends at the target would decide"
 	}
@@ -300,6 +302,8 @@ var troubles = map[node.SourceTrouble]string{
 	node.TroubleDamaged:     "the numbers of the histogram contradict each other",
 	node.TroubleReset:       "the histogram began again, or its buckets changed",
 	node.TroubleStale:       "there was no answer for some time",
+	node.TroubleNoHook:      "the kernel of the node does not show when sockets send data",
+	node.TroubleProbe:       "the kernel refuses the program that watches sockets: see the log of tenond",
 }
 
 func troubleText(code node.SourceTrouble) string {

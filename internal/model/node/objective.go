@@ -25,7 +25,8 @@ type RequestObjective struct {
 	// is missed, the objective is missed.
 	Within [len(Percentiles)]time.Duration `json:"within_ns,omitzero"`
 	Source RequestSource                   `json:"source,omitempty"`
-	// Port and Path are where the workload itself shows its metrics over HTTP.
+	// Port and Path are where the workload itself shows its metrics over HTTP. For
+	// SourceSocket, Port is where it answers requests, and the fields below are empty.
 	Port int    `json:"port,omitempty"`
 	Path string `json:"path,omitempty"`
 	// Series is the histogram of the durations.
@@ -68,8 +69,13 @@ var Percentiles = [...]Percentile{{"p50", 500}, {"p75", 750}, {"p90", 900}, {"p9
 // A RequestSource is where durations of requests are read.
 type RequestSource string
 
-// SourceMetrics is a Prometheus histogram that the workload itself shows.
-const SourceMetrics RequestSource = "metrics"
+// The sources.
+const (
+	// SourceMetrics is a Prometheus histogram that the workload itself shows.
+	SourceMetrics RequestSource = "metrics"
+	// SourceSocket is the TCP sockets of the workload, which the kernel watches.
+	SourceSocket RequestSource = "socket"
+)
 
 // Requests are the requests that a workload has answered, by duration, as its
 // source counted them at a time.
@@ -81,6 +87,9 @@ type Requests struct {
 	// requests in each bucket and, in one bucket more, the longer ones.
 	Bounds []time.Duration `json:"bounds_ns,omitempty"`
 	Counts []uint64        `json:"counts,omitempty"`
+	// Unsure is how often the source could not tell how long a request took. Such
+	// requests are in no bucket.
+	Unsure uint64 `json:"unsure,omitempty"`
 	// Trouble says why a later reading could not be used. It is empty if the last
 	// reading is the one above.
 	Trouble SourceTrouble `json:"trouble,omitempty"`
@@ -88,7 +97,7 @@ type Requests struct {
 
 // Equal reports whether r and o are the same reading.
 func (r Requests) Equal(o Requests) bool {
-	return r.At.Equal(o.At) && r.Trouble == o.Trouble && slices.Equal(r.Bounds, o.Bounds) && slices.Equal(r.Counts, o.Counts)
+	return r.At.Equal(o.At) && r.Trouble == o.Trouble && r.Unsure == o.Unsure && slices.Equal(r.Bounds, o.Bounds) && slices.Equal(r.Counts, o.Counts)
 }
 
 // A SourceTrouble is the reason why a source of durations could not be used.
@@ -132,4 +141,8 @@ const (
 	TroubleReset SourceTrouble = "reset"
 	// TroubleStale: no reading for too long.
 	TroubleStale SourceTrouble = "stale"
+	// TroubleNoHook: the kernel does not show when sockets send and receive data.
+	TroubleNoHook SourceTrouble = "no-hook"
+	// TroubleProbe: the program that watches sockets could not be loaded or read.
+	TroubleProbe SourceTrouble = "probe"
 )
