@@ -7,7 +7,7 @@ import (
 
 // NodeReport is the report of a node's agent: its measurements, its decisions and the
 // capabilities of the node. Its name is the name of the node. The manager writes
-// status.published. The agent writes all other fields of the status.
+// status.published and status.queried. The agent writes all other fields of the status.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -68,6 +68,9 @@ type NodeReportStatus struct {
 	// Objectives are the services with an objective, and what the agent does about
 	// those that miss theirs. Absent: no service of the node has an objective.
 	Objectives *Objectives `json:"objectives,omitempty"`
+	// Queried has what the manager has read from Prometheus for them. Absent: none of
+	// them has the source query.
+	Queried *Queried `json:"queried,omitempty"`
 
 	// Isolation is the isolation mechanism in use; empty: isolation is off.
 	Isolation string `json:"isolation,omitempty"`

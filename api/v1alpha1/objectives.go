@@ -119,8 +119,11 @@ type ServiceRequests struct {
 	// its time.
 	// +listType=atomic
 	Targets []RequestTarget `json:"targets"`
-	// Source is where the durations are read: metrics.
+	// Source is where the durations are read: metrics or query.
 	Source string `json:"source"`
+	// Series is the histogram that the manager reads from Prometheus. Absent: the
+	// source is another one.
+	Series *RequestSeries `json:"series,omitempty"`
 	// State is Kept, Missed or Undecided, for the requests alone. Cause is why it is
 	// not Kept: one of ServiceObjective, or no-source, too-few or straddled. Trouble is
 	// the reason of no-source, such as connect, redirect or reset. Since is the time at
@@ -152,6 +155,40 @@ type RequestBucket struct {
 	Above metav1.Duration  `json:"above"`
 	UpTo  *metav1.Duration `json:"upTo,omitempty"`
 	Count int64            `json:"count"`
+}
+
+// RequestSeries is a Prometheus histogram: its name without the suffix _bucket, and
+// the labels of those of its series that count.
+type RequestSeries struct {
+	Family string            `json:"family"`
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// Queried is what Prometheus says about the requests of those services of a node
+// whose objective has the source query.
+type Queried struct {
+	// +listType=atomic
+	Services []QueriedService `json:"services,omitempty"`
+}
+
+// QueriedService has the requests of one pod since its counters began, or the reason
+// why they could not be read.
+type QueriedService struct {
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	// Series is the histogram that was asked for.
+	Series RequestSeries `json:"series"`
+	// At is the time at which Prometheus read the pod, on the clock of Prometheus.
+	// Of several series, it is the earliest time.
+	At *metav1.MicroTime `json:"at,omitempty"`
+	// Ends are the ends of the buckets as in the label le, in ascending order. Counts
+	// are the requests that were not longer than each end.
+	// +listType=atomic
+	Ends []string `json:"ends,omitempty"`
+	// +listType=atomic
+	Counts []int64 `json:"counts,omitempty"`
+	// Trouble is the reason; see ServiceRequests. Empty: they were read.
+	Trouble string `json:"trouble,omitempty"`
 }
 
 // ObjectiveShare is the part of the waiting time that one kind of work caused.

@@ -19,6 +19,7 @@ import (
 
 	"tenon.sh/tenon/internal/cluster/certificate"
 	"tenon.sh/tenon/internal/cluster/manager"
+	"tenon.sh/tenon/internal/cluster/query"
 	"tenon.sh/tenon/internal/cluster/webhooks"
 	"tenon.sh/tenon/internal/cmdline"
 )
@@ -40,6 +41,7 @@ type command struct {
 	scheduler       string
 	schedulers      map[string]string
 	metrics, health string
+	prometheus      query.Server
 	elect, dryRun   bool
 	lifetimes       certificate.Lifetimes
 	log             cmdline.Log
@@ -83,6 +85,10 @@ webhooks; the one that holds the lease writes.`,
 	f.StringToStringVar(&c.schedulers, "translate-scheduler", nil, "schedulers to replace in new pods, as FROM=TO, such as koord-scheduler=default-scheduler; for a cluster in which the scheduler that manifests name does not run")
 	f.StringVar(&c.metrics, "metrics", ":8080", "the address of /metrics; empty: none")
 	f.StringVar(&c.health, "health", ":8081", "the address of /healthz and /readyz; empty: none")
+	f.StringVar(&c.prometheus.URL, "prometheus-url", "", "the Prometheus server that knows the requests of services, for objectives with the source query: http:// or https://, a host, and the path before /api/v1; empty: none")
+	f.StringVar(&c.prometheus.CAFile, "prometheus-ca-file", "", "the authorities that may sign its certificate, in PEM; empty: those of the system")
+	f.StringVar(&c.prometheus.TokenFile, "prometheus-token-file", "", "a bearer token for it; empty: none")
+	f.StringToStringVar(&c.prometheus.Headers, "prometheus-header", nil, "headers of each request to it, as NAME=VALUE, such as X-Scope-OrgID=team")
 	f.BoolVar(&c.elect, "leader-elect", true, "only the replica that holds the lease writes")
 	f.BoolVar(&c.dryRun, "dry-run", false, "write nothing, log what would be written, serve no webhooks")
 	f.DurationVar(&c.lifetimes.CA, "ca-lifetime", certificate.DefaultLifetimes.CA, "validity of the CA of the webhooks; renewed after two thirds")
@@ -99,7 +105,7 @@ func (c *command) options(stderr io.Writer) (manager.Options, error) {
 		Namespace: c.namespace, Name: c.name, Config: client.ObjectKey(c.configMap),
 		Service: webhooks.Service{Namespace: c.namespace, Name: c.service, Port: c.servicePort}, Port: c.webhookPort, Scheduler: c.scheduler,
 		Metrics: c.metrics, Health: c.health, Elect: c.elect, DryRun: c.dryRun, Lifetimes: c.lifetimes,
-		SchedulerNames: c.schedulers,
+		SchedulerNames: c.schedulers, Prometheus: c.prometheus,
 	}
 	if c.dryRun {
 		o.Port = 0
@@ -116,6 +122,9 @@ func (c *command) options(stderr io.Writer) (manager.Options, error) {
 	case l.Settle <= 0 || l.Serving < 6*l.Settle || l.CA < 2*l.Serving:
 		return o, usageError{fmt.Errorf("--certificate-settle %v, --certificate-lifetime %v, --ca-lifetime %v: want a certificate lifetime of at least 6 times the settle time, and a CA lifetime of at least twice that of the certificate",
 			l.Settle, l.Serving, l.CA)}
+	}
+	if err := c.prometheus.Check(); err != nil {
+		return o, usageError{err}
 	}
 	o.Log = c.log.Logger(stderr)
 	return o, nil

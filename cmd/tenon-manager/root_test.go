@@ -17,6 +17,8 @@ func TestBadFlagsSayWhatIsWanted(t *testing.T) {
 		"--certificate-settle 100d": "invalid argument",
 		"--certificate-lifetime 1h": "want a certificate lifetime",
 		"--ca-lifetime 1h":          "a CA lifetime of at least twice",
+		"--prometheus-url ftp://a":  `--prometheus-url "ftp://a": want http:// or https://`,
+		"--prometheus-ca-file /ca":  "--prometheus-ca-file, --prometheus-token-file and --prometheus-header have no effect without --prometheus-url",
 		"now":                       `takes no argument, got "now"`,
 		"--kubeconfig /none/such":   "read --kubeconfig /none/such",
 	} {

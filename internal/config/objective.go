@@ -113,7 +113,7 @@ func (c *checker) checkObjective(o Objective, path string) {
 		return
 	}
 	c.want(at("path"), n.Path, isURLPath(n.Path), "a path such as /metrics: at most 200 letters, digits and signs without spaces, after /")
-	family := isSeriesName(n.Series.Family) && !strings.HasSuffix(n.Series.Family, "_bucket")
+	family := IsSeriesName(n.Series.Family) && !strings.HasSuffix(n.Series.Family, "_bucket")
 	c.want(at("family"), n.Series.Family, family, "the name of a histogram without _bucket: at most 200 letters, digits, _ and :")
 	c.need(at("familyUnit"), !family || n.Series.Unit != 0, "s or ms, because the name of the family ends neither in _seconds nor in _milliseconds")
 	if len(o.Labels) > node.MaxLabels {
@@ -121,7 +121,7 @@ func (c *checker) checkObjective(o Objective, path string) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Labels)) {
 		field := at("labels[" + label(name) + "]")
-		c.want(field, name, isSeriesName(name) && !strings.Contains(name, ":") && name != "le", "the name of a label other than le: at most 200 letters, digits and _")
+		c.want(field, name, IsLabelName(name) && name != "le", "the name of a label other than le: at most 200 letters, digits and _")
 		c.want(field, o.Labels[name], len(o.Labels[name]) <= 200, "a value of at most 200 bytes")
 	}
 }
@@ -133,8 +133,11 @@ func isURLPath(s string) bool {
 	return err == nil && strings.HasPrefix(s, "/") && !strings.HasPrefix(s, "//") && len(s) <= 200 && !strings.ContainsFunc(s, odd)
 }
 
-// isSeriesName reports whether s can be the name of a time series of Prometheus.
-func isSeriesName(s string) bool {
+// IsLabelName reports whether s can be the name of a label of Prometheus.
+func IsLabelName(s string) bool { return IsSeriesName(s) && !strings.Contains(s, ":") }
+
+// IsSeriesName reports whether s can be the name of a time series of Prometheus.
+func IsSeriesName(s string) bool {
 	odd := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != ':'
 	}

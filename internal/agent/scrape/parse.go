@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"tenon.sh/tenon/internal/cluster/fetch"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -38,7 +39,7 @@ func parse(r io.Reader, want node.Series) (node.Requests, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(lines)
 	if err != nil {
-		return node.Requests{}, fault(node.TroubleDamaged)
+		return node.Requests{}, fetch.Fault(node.TroubleDamaged)
 	}
 	sums, series := map[float64]float64{}, map[float64]int{}
 	for _, m := range families[want.Family+"_bucket"].GetMetric() {
@@ -65,13 +66,13 @@ func linesOf(r io.Reader, name string) (*bytes.Buffer, error) {
 			continue
 		}
 		if lines.Len()+len(s.Bytes()) >= maxHistogram {
-			return nil, fault(node.TroubleTooLarge)
+			return nil, fetch.Fault(node.TroubleTooLarge)
 		}
 		lines.Write(s.Bytes())
 		lines.WriteByte('\n')
 	}
 	if errors.Is(s.Err(), bufio.ErrTooLong) {
-		return nil, fault(node.TroubleTooLarge)
+		return nil, fetch.Fault(node.TroubleTooLarge)
 	}
 	return &lines, s.Err()
 }
@@ -80,12 +81,12 @@ func linesOf(r io.Reader, name string) (*bytes.Buffer, error) {
 // the objective asks for.
 func bucketOf(m *dto.Metric, want node.Series) (bound float64, counts bool, err error) {
 	if bound, err = strconv.ParseFloat(labelOf(m, "le"), 64); err != nil {
-		return 0, false, fault(node.TroubleDamaged)
+		return 0, false, fetch.Fault(node.TroubleDamaged)
 	}
 	counts = !slices.ContainsFunc(want.Labels[:], func(l node.Label) bool { return l.Name != "" && labelOf(m, l.Name) != l.Value })
 	v := m.GetUntyped().GetValue()
 	if math.IsNaN(bound) || math.IsNaN(v) || v < 0 || v > maxCount || v != math.Trunc(v) {
-		return 0, false, fault(node.TroubleDamaged)
+		return 0, false, fetch.Fault(node.TroubleDamaged)
 	}
 	return bound, counts, nil
 }
@@ -103,13 +104,13 @@ func labelOf(m *dto.Metric, name string) string {
 // histogramOf returns the requests by bucket. sums are the cumulative counts by
 // upper bound, each the sum of so many series.
 func histogramOf(sums map[float64]float64, series map[float64]int, unit time.Duration) (node.Requests, error) {
-	damaged := fault(node.TroubleDamaged)
+	damaged := fetch.Fault(node.TroubleDamaged)
 	bounds := slices.Sorted(maps.Keys(sums))
 	switch {
 	case len(bounds) == 0:
-		return node.Requests{}, fault(node.TroubleAbsent)
+		return node.Requests{}, fetch.Fault(node.TroubleAbsent)
 	case len(bounds) > maxBuckets:
-		return node.Requests{}, fault(node.TroubleTooLarge)
+		return node.Requests{}, fetch.Fault(node.TroubleTooLarge)
 	case len(bounds) == 1 || !math.IsInf(bounds[len(bounds)-1], 1):
 		return node.Requests{}, damaged
 	}

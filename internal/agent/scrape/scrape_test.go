@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"tenon.sh/tenon/internal/cluster/fetch"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -93,7 +94,7 @@ func TestALyingHistogramIsRefused(t *testing.T) {
 		"not its own line": {"a\x00b\n" + one("2", "2"), node.TroubleDamaged},
 	} {
 		got, err := parse(strings.NewReader(tc.text), want(nil).Series)
-		if err == nil || troubleOf(err) != tc.want || got.Counts != nil {
+		if err == nil || fetch.TroubleOf(err) != tc.want || got.Counts != nil {
 			t.Errorf("%s: %+v, %v; want %s", name, got, err, tc.want)
 		}
 	}
@@ -158,7 +159,7 @@ func TestAServerThatMisbehavesCostsItsReading(t *testing.T) {
 			fmt.Fprint(w, good)
 		}, node.TroubleTooLarge},
 		"large header": {func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("X", strings.Repeat("x", 2*maxHeader))
+			w.Header().Set("X", strings.Repeat("x", 32<<10))
 			fmt.Fprint(plain(w), good)
 		}, node.TroubleConnect},
 	} {
@@ -171,7 +172,7 @@ func TestAServerThatMisbehavesCostsItsReading(t *testing.T) {
 			if got.Trouble != tc.want || (tc.want == "") != (got.Counts != nil) {
 				t.Errorf("%+v, want %q", got, tc.want)
 			}
-			if took := time.Since(begun); took > 5*patience {
+			if took := time.Since(begun); took > 5*fetch.Patience {
 				t.Errorf("one reading took %v", took)
 			}
 		})
@@ -272,7 +273,7 @@ var begun = time.Now()
 // BenchmarkParse parses an answer of a megabyte, which has one small histogram.
 func BenchmarkParse(b *testing.B) {
 	var text strings.Builder
-	for i := 0; text.Len() < maxAnswer-2000; i++ {
+	for i := 0; text.Len() < fetch.MaxAnswer-2000; i++ {
 		fmt.Fprintf(&text, "other_series_with_a_name{id=\"%d\",code=\"200\"} 1\n", i)
 	}
 	text.WriteString("rtt_seconds_bucket{le=\"1\"} 1\nrtt_seconds_bucket{le=\"+Inf\"} 2\n")

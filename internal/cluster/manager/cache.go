@@ -50,7 +50,9 @@ func slimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion, CreationTimestamp: m.CreationTimestamp}
 }
 
-// slimReport keeps only the reported and the published amounts.
+// slimReport keeps only the reported and the published amounts, and the services for
+// which the manager asks Prometheus. Of the last answers it keeps only that there are
+// some.
 func slimReport(o any) (any, error) {
 	r, is := o.(*v1alpha1.NodeReport)
 	if !is {
@@ -59,6 +61,18 @@ func slimReport(o any) (any, error) {
 	slim := &v1alpha1.NodeReport{ObjectMeta: slimMeta(&r.ObjectMeta)}
 	s := &r.Status
 	slim.Status = v1alpha1.NodeReportStatus{Reported: s.Reported, Run: s.Run, Sequence: s.Sequence, Batch: s.Batch, Published: s.Published}
+	if o := s.Objectives; o != nil {
+		slim.Status.Objectives = &v1alpha1.Objectives{}
+		for _, one := range o.Services {
+			if one.Requests != nil && one.Requests.Series != nil {
+				asked := v1alpha1.ServiceObjective{Namespace: one.Namespace, Pod: one.Pod, Requests: &v1alpha1.ServiceRequests{Series: one.Requests.Series}}
+				slim.Status.Objectives.Services = append(slim.Status.Objectives.Services, asked)
+			}
+		}
+	}
+	if s.Queried != nil {
+		slim.Status.Queried = &v1alpha1.Queried{}
+	}
 	for _, a := range []*v1alpha1.BatchAmount{s.Batch.CPU, s.Batch.Memory} {
 		for i := 0; a != nil && i < len(a.Terms); i++ {
 			a.Terms[i].Text = ""

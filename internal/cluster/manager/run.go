@@ -32,6 +32,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/admission/missed"
 	"tenon.sh/tenon/internal/cluster/certificate"
 	"tenon.sh/tenon/internal/cluster/endpoint"
+	"tenon.sh/tenon/internal/cluster/query"
 	"tenon.sh/tenon/internal/cluster/webhooks"
 )
 
@@ -51,6 +52,9 @@ type Options struct {
 	// SchedulerNames maps the name of a scheduler to the name that replaces it
 	// in new pods.
 	SchedulerNames map[string]string
+	// Prometheus is the server that knows the requests of services whose objective
+	// has the source query. The zero Server is none.
+	Prometheus query.Server
 	// Metrics and Health are addresses on which the manager listens. An empty
 	// address disables its server. Scheduler is the name of the scheduler that
 	// chooses CPUs, or empty.
@@ -70,6 +74,7 @@ type Options struct {
 	registry prometheus.Registerer
 	now      func() time.Time
 	searches time.Duration // between two searches for missed pods; 0: missed.Every
+	rounds   time.Duration // between two rounds of questions to Prometheus; 0: askEvery
 }
 
 // startupLimit is the time that a starting manager waits for the API server. It

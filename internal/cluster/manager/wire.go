@@ -87,6 +87,13 @@ func (o Options) publish(m manager.Manager) (*settings.Settings, error) {
 	if err != nil {
 		return nil, fmt.Errorf("follow nodes and reports: %w", err)
 	}
+	if o.DryRun {
+		return set, nil
+	}
+	asks := newRequests(o, m.GetCache(), patchReport(m.GetClient()))
+	if err := errors.Join(o.registry.Register(asks.asked), m.Add(asks)); err != nil {
+		return nil, fmt.Errorf("ask Prometheus for the requests of services: %w", err)
+	}
 	return set, nil
 }
 

@@ -3,6 +3,7 @@ package nodereport
 import (
 	"cmp"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -163,6 +164,18 @@ func serviceOf(v View, pods map[node.WorkloadID]bool, id node.WorkloadID, j slo.
 // stated returns an objective for requests without a verdict.
 func stated(o node.RequestObjective) *v1alpha1.ServiceRequests {
 	r := &v1alpha1.ServiceRequests{Source: string(o.Source)}
+	if o.Source == node.SourceQuery {
+		r.Series = &v1alpha1.RequestSeries{Family: o.Series.Family}
+		for _, l := range o.Series.Labels {
+			if l.Name == "" {
+				continue
+			}
+			if r.Series.Labels == nil {
+				r.Series.Labels = map[string]string{}
+			}
+			r.Series.Labels[l.Name] = l.Value
+		}
+	}
 	for i, p := range node.Percentiles {
 		if within := o.Within[i]; within > 0 {
 			r.Targets = append(r.Targets, v1alpha1.RequestTarget{Percentile: p.Name, Within: duration(within)})
@@ -233,7 +246,7 @@ func sameRequests(a, b *v1alpha1.ServiceRequests) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return slices.Equal(a.Targets, b.Targets) && a.Source == b.Source && a.State == b.State && a.Cause == b.Cause && a.Trouble == b.Trouble
+	return slices.Equal(a.Targets, b.Targets) && a.Source == b.Source && reflect.DeepEqual(a.Series, b.Series) && a.State == b.State && a.Cause == b.Cause && a.Trouble == b.Trouble
 }
 
 func sameTime(a, b *metav1.Duration) bool { return a == b || a != nil && b != nil && *a == *b }

@@ -76,6 +76,33 @@ func TestTheReportNamesWhoMissesItsObjective(t *testing.T) {
 	}
 }
 
+// TestTheReportAsksForASeries checks that the report has the histogram that the
+// manager is to read, for the source query only, and that another one is news.
+func TestTheReportAsksForASeries(t *testing.T) {
+	v := missing()
+	db := v.Tick.Objectives["system.slice/db"]
+	report := func() *v1alpha1.Objectives {
+		v.Tick.Objectives["system.slice/db"] = db
+		return Status(v, nil).Objectives
+	}
+	if r := report().Services[1].Requests; r.Series != nil {
+		t.Errorf("the source metrics asks for %+v", r.Series)
+	}
+	db.Requests.Want.Source, db.Requests.Want.Series = node.SourceQuery, node.Series{Family: "rtt_seconds"}
+	all := report()
+	if r := all.Services[1].Requests; r.Source != "query" || r.Series.Family != "rtt_seconds" || r.Series.Labels != nil {
+		t.Errorf("without labels: %+v", r)
+	}
+	db.Requests.Want.Series.Labels[0] = node.Label{Name: "code", Value: "200"}
+	other := report()
+	if r := other.Services[1].Requests; len(r.Series.Labels) != 1 || r.Series.Labels["code"] != "200" {
+		t.Errorf("with a label: %+v", r)
+	}
+	if sameObjectives(all, other) || !sameObjectives(other, report()) {
+		t.Error("only another series is news")
+	}
+}
+
 // TestTheReportNamesWhatIsBoundedAlone checks the report of a node on which one pod
 // alone is bounded. Only a change of the pods is news, and not each step of a bound.
 func TestTheReportNamesWhatIsBoundedAlone(t *testing.T) {

@@ -25,8 +25,9 @@ type RequestObjective struct {
 	// is missed, the objective is missed.
 	Within [len(Percentiles)]time.Duration `json:"within_ns,omitzero"`
 	Source RequestSource                   `json:"source,omitempty"`
-	// Port and Path are where the workload itself shows its metrics over HTTP. For
-	// SourceSocket, Port is where it answers requests, and the fields below are empty.
+	// Port and Path are where the workload itself shows its metrics over HTTP, for
+	// SourceMetrics. For SourceSocket, Port is where it answers requests, and the fields
+	// below are empty.
 	Port int    `json:"port,omitempty"`
 	Path string `json:"path,omitempty"`
 	// Series is the histogram of the durations.
@@ -75,6 +76,8 @@ const (
 	SourceMetrics RequestSource = "metrics"
 	// SourceSocket is the TCP sockets of the workload, which the kernel watches.
 	SourceSocket RequestSource = "socket"
+	// SourceQuery is the same histogram in the Prometheus server of the cluster.
+	SourceQuery RequestSource = "query"
 )
 
 // Requests are the requests that a workload has answered, by duration, as its
@@ -123,13 +126,15 @@ const (
 	TroubleTooMany SourceTrouble = "too-many"
 	// TroubleConnect: the connection failed.
 	TroubleConnect SourceTrouble = "connect"
+	// TroubleTLS: the server does not prove that it has its name.
+	TroubleTLS SourceTrouble = "tls"
 	// TroubleSlow: the answer took too long.
 	TroubleSlow SourceTrouble = "slow"
 	// TroubleRedirect: the answer is a redirection, which is not followed.
 	TroubleRedirect SourceTrouble = "redirect"
 	// TroubleStatus: the answer has another status than 200.
 	TroubleStatus SourceTrouble = "status"
-	// TroubleContent: the answer is not the text format of Prometheus.
+	// TroubleContent: the answer does not have a format of Prometheus.
 	TroubleContent SourceTrouble = "content"
 	// TroubleTooLarge: the answer, or the histogram in it, is too large.
 	TroubleTooLarge SourceTrouble = "too-large"
@@ -145,4 +150,12 @@ const (
 	TroubleNoHook SourceTrouble = "no-hook"
 	// TroubleProbe: the program that watches sockets could not be loaded or read.
 	TroubleProbe SourceTrouble = "probe"
+	// TroubleFuture: the reading is later than the clock of the node.
+	TroubleFuture SourceTrouble = "future"
+	// TroublePartial: the server says that its answer is not complete.
+	TroublePartial SourceTrouble = "partial"
+	// TroubleNoPrometheus: the administrator has named no Prometheus server.
+	TroubleNoPrometheus SourceTrouble = "no-prometheus"
+	// TroubleNoAnswer: the manager has not answered yet.
+	TroubleNoAnswer SourceTrouble = "no-answer"
 )
