@@ -135,6 +135,8 @@ func (c *checker) checkFile(f file) {
 		c.checkAmounts(r, at)
 		c.checkOwnCPUs(r, at)
 		c.checkObjective(r.Objective, at+".objective")
+		// Prometheus knows pods by their namespace and name. A rule has neither.
+		c.want(at+".objective.source", string(node.SourceQuery), r.Objective.Node().Requests.Source != node.SourceQuery, "metrics, because only a pod can have the source query")
 		c.checkMatch(r, at)
 	}
 }

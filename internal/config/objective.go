@@ -28,7 +28,7 @@ type Objective struct {
 	Within999 node.Maybe[time.Duration] `json:"p99.9,omitzero" range:"100µs..1m"`
 	// Source is where the durations of requests are read, and the other keys say
 	// which they are (node.RequestObjective).
-	Source     node.Maybe[string] `json:"source,omitzero" oneof:"metrics socket"`
+	Source     node.Maybe[string] `json:"source,omitzero" oneof:"metrics socket query"`
 	Port       node.Maybe[int64]  `json:"port,omitzero" range:"1..65535"`
 	Path       node.Maybe[string] `json:"path,omitzero"`
 	Family     node.Maybe[string] `json:"family,omitzero"`
@@ -51,11 +51,15 @@ func (o Objective) Node() node.Objective {
 	if !n.Requests.Stated() {
 		return n
 	}
-	n.Requests.Source, n.Requests.Port = node.RequestSource(valueOf(o.Source)), int(valueOf(o.Port))
-	if n.Requests.Source == node.SourceSocket {
+	n.Requests.Source = node.RequestSource(valueOf(o.Source))
+	switch n.Requests.Source {
+	case node.SourceQuery:
+	case node.SourceSocket:
+		n.Requests.Port = int(valueOf(o.Port))
 		return n
+	default:
+		n.Requests.Port, n.Requests.Path = int(valueOf(o.Port)), o.Path.Or(defaultPath)
 	}
-	n.Requests.Path = o.Path.Or(defaultPath)
 	series := &n.Requests.Series
 	series.Family = o.Family.Or(defaultFamily)
 	series.Unit = unitOf(series.Family, valueOf(o.FamilyUnit))
@@ -99,20 +103,33 @@ func (c *checker) checkObjective(o Objective, path string) {
 		c.need(at("p99"), !others || bad, "a time for one of "+strings.Join(names, ", "))
 		return
 	}
-	c.need(at("source"), n.Source != "", "one of "+string(node.SourceMetrics)+", "+string(node.SourceSocket))
-	c.need(at("port"), n.Port != 0, "a whole number from 1 to 65535")
+	c.need(at("source"), n.Source != "", "one of metrics, socket, query")
+	query := n.Source == node.SourceQuery
+	if query {
+		const why = "want it for the sources metrics and socket only: Prometheus knows where it reads the pod"
+		if port, given := o.Port.Value(); given {
+			c.fault(at("port"), fmt.Sprintf("%d: %s", port, why))
+		}
+		if where, given := o.Path.Value(); given {
+			c.fault(at("path"), quote(where)+": want it for the source metrics only: Prometheus knows where it reads the pod")
+		}
+	} else {
+		c.need(at("port"), n.Port != 0, "a whole number from 1 to 65535")
+	}
 	if n.Source == node.SourceSocket {
 		for _, other := range []struct {
 			field  string
 			stated bool
 		}{{"path", o.Path.Known()}, {"family", o.Family.Known()}, {"familyUnit", o.FamilyUnit.Known()}, {"labels", len(o.Labels) > 0}} {
 			if other.stated {
-				c.fault(at(other.field), "want it for the source "+string(node.SourceMetrics)+" only")
+				c.fault(at(other.field), "the source socket has no histogram of the service: want no such key")
 			}
 		}
 		return
 	}
-	c.want(at("path"), n.Path, isURLPath(n.Path), "a path such as /metrics: at most 200 letters, digits and signs without spaces, after /")
+	if !query {
+		c.want(at("path"), n.Path, isURLPath(n.Path), "a path such as /metrics: at most 200 letters, digits and signs without spaces, after /")
+	}
 	family := IsSeriesName(n.Series.Family) && !strings.HasSuffix(n.Series.Family, "_bucket")
 	c.want(at("family"), n.Series.Family, family, "the name of a histogram without _bucket: at most 200 letters, digits, _ and :")
 	c.need(at("familyUnit"), !family || n.Series.Unit != 0, "s or ms, because the name of the family ends neither in _seconds nor in _milliseconds")
@@ -122,6 +139,7 @@ func (c *checker) checkObjective(o Objective, path string) {
 	for _, name := range slices.Sorted(maps.Keys(o.Labels)) {
 		field := at("labels[" + label(name) + "]")
 		c.want(field, name, IsLabelName(name) && name != "le", "the name of a label other than le: at most 200 letters, digits and _")
+		c.want(field, name, !query || name != "namespace" && name != "pod", "another label, because Tenon sets namespace and pod to those of the pod")
 		c.want(field, o.Labels[name], len(o.Labels[name]) <= 200, "a value of at most 200 bytes")
 	}
 }
@@ -148,8 +166,8 @@ func IsSeriesName(s string) bool {
 type PodObjectives struct {
 	// Scrape says whether the agent may read metrics that pods show, for
 	// objectives with the source metrics. Without it, it may. LeastRequestLatency is
-	// the shortest target for requests that a pod may have, and LeastRunQueueDelay the
-	// shortest for waits.
+	// the shortest target for requests that a pod may have, from any source, and
+	// LeastRunQueueDelay the shortest for waits.
 	Scrape              node.Maybe[bool]          `json:"scrape,omitzero"`
 	LeastRunQueueDelay  node.Maybe[time.Duration] `json:"leastRunQueueDelay,omitzero" range:"10µs..1s"`
 	LeastRequestLatency node.Maybe[time.Duration] `json:"leastRequestLatency,omitzero" range:"100µs..1m"`

@@ -32,7 +32,7 @@ func TestAnObjectiveHasTheSameFaultsEverywhere(t *testing.T) {
 		`{"p98": "5ms"}`:                                                                     "p98: unknown key: did you mean p90?",
 		`{"p99": "5ms", "source": "metrics", "port": 1}`:                                     "",
 		`{"p99": "5ms", "source": "metrics"}`:                                                "port: missing: want a whole number from 1 to 65535",
-		`{"p99": "5ms", "port": 8080}`:                                                       "source: missing: want one of metrics, socket",
+		`{"p99": "5ms", "port": 8080}`:                                                       "source: missing: want one of metrics, socket, query",
 		`{"source": "metrics", "port": 1}`:                                                   "p99: missing: want a time for one of p50, p75, p90, p95, p99, p99.9",
 		`{"labels": {"a": "b"}, "runQueueDelay": "2ms"}`:                                     "p99: missing: want a time for one of p50, p75, p90, p95, p99, p99.9",
 		scraped(`"p99.9": "99us"`):                                                           "p99.9: 99µs: want a duration from 100µs to 1m",
@@ -43,9 +43,15 @@ func TestAnObjectiveHasTheSameFaultsEverywhere(t *testing.T) {
 		`{"p99": "5ms", "source": "metrics", "port": 1e9}`:                                   "port: 1e9: want a whole number from 1 to 65535",
 		`{"p99": "5ms", "source": "socket", "port": 1}`:                                      "",
 		`{"p99": "5ms", "source": "socket"}`:                                                 "port: missing: want a whole number from 1 to 65535",
-		`{"p99": "5ms", "source": "socket", "port": 1, "path": "/x"}`:                        "path: want it for the source metrics only",
-		`{"p99": "5ms", "source": "socket", "port": 1, "labels": {"a": "b"}}`:                "labels: want it for the source metrics only",
-		`{"p99": "5ms", "source": "query", "port": 1}`:                                       `source: "query": want one of metrics, socket`,
+		`{"p99": "5ms", "source": "socket", "port": 1, "path": "/x"}`:                        "path: the source socket has no histogram of the service: want no such key",
+		`{"p99": "5ms", "source": "socket", "port": 1, "labels": {"a": "b"}}`:                "labels: the source socket has no histogram of the service: want no such key",
+		`{"p99": "5ms", "source": "query", "port": 1}`:                                       "port: 1: want it for the sources metrics and socket only: Prometheus knows where it reads the pod",
+		`{"p99": "5ms", "source": "query", "path": "/m"}`:                                    `path: "/m": want it for the source metrics only: Prometheus knows where it reads the pod`,
+		`{"p99": "5ms", "source": "query", "labels": {"namespace": "bank"}}`:                 `labels[namespace]: "namespace": want another label, because Tenon sets namespace and pod to those of the pod`,
+		`{"p99": "5ms", "source": "query", "labels": {"pod": "vault-0"}}`:                    `labels[pod]: "pod": want another label, because Tenon sets namespace and pod to those of the pod`,
+		`{"p99": "5ms", "source": "query", "labels": {"le": "1"}}`:                           `labels[le]: "le": want the name of a label other than le: at most 200 letters, digits and _`,
+		`{"p99": "5ms", "source": "query", "family": "a_seconds} or up"}`:                    `family: "a_seconds} or up": want the name of a histogram without _bucket: at most 200 letters, digits, _ and :`,
+		`{"source": "query"}`:                                                                "p99: missing: want a time for one of p50, p75, p90, p95, p99, p99.9",
 		scraped(`"p99": "5ms", "path": "metrics"`):                                           `path: "metrics": want a path such as /metrics: at most 200 letters, digits and signs without spaces, after /`,
 		scraped(`"p99": "5ms", "path": "//evil/"`):                                           `path: "//evil/": want a path such as /metrics: at most 200 letters, digits and signs without spaces, after /`,
 		scraped(`"p99": "5ms", "path": "/a b"`):                                              `path: "/a b": want a path such as /metrics: at most 200 letters, digits and signs without spaces, after /`,
@@ -115,8 +121,27 @@ func TestAnObjectiveForRequestsHasItsDefaults(t *testing.T) {
 	if o.Requests != want || len(found) > 0 {
 		t.Errorf("%+v, %v; want %+v", o, found, want)
 	}
+	o, found = ReadObjective(`{"p99": "5ms", "source": "query", "family": "job:rtt_seconds", "labels": {"code": "200"}}`, node.LS)
+	want = node.RequestObjective{Source: node.SourceQuery, Series: node.Series{Family: "job:rtt_seconds", Unit: time.Second, Labels: [node.MaxLabels]node.Label{{Name: "code", Value: "200"}}}}
+	want.Within[4] = 5 * time.Millisecond
+	if o.Requests != want || len(found) > 0 {
+		t.Errorf("%+v, %v; want %+v", o, found, want)
+	}
 	if _, found = ReadObjective(scraped(`"p99": "5ms"`), node.BE); len(found) != 1 || found[0].String() != "p99: 5ms: want it for LSE, LSR or LS only: class BE has no latency objective" {
 		t.Errorf("of a batch pod: %v", found)
+	}
+}
+
+// TestOnlyAPodHasTheSourceQuery states objectives with the source query in the
+// places that select pods, and in the file of a node, whose rules select none.
+func TestOnlyAPodHasTheSourceQuery(t *testing.T) {
+	const text = `{"p99": "5ms", "source": "query"}`
+	if _, found := ParseConfigMap(map[string]string{keyObjective: `{"objectives": [{"namespaces": ["shop"], "objective": ` + text + `}]}`}); len(found) > 0 {
+		t.Errorf("in the ConfigMap: %v", found)
+	}
+	_, found := Parse([]byte("apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\nrules:\n- {name: web, class: LS, units: [web.service], objective: " + text + "}\n"))
+	if len(found) != 1 || found[0].Field != "rules[0].objective.source" || !strings.HasSuffix(found[0].String(), `"query": want metrics, because only a pod can have the source query`) {
+		t.Errorf("in the file: %v", found)
 	}
 }
 
@@ -152,6 +177,13 @@ func TestAnAdministratorLimitsObjectivesForRequests(t *testing.T) {
 	_, faults = ParseConfigMap(map[string]string{keyObjective: `{"leastRunQueueDelay": "3ms", "objectives": [{"namespaces": ["shop"], "objective": {"runQueueDelay": "2ms"}}]}`})
 	if len(faults) != 1 || faults[0].String() != "objective-config.objectives[0].objective.runQueueDelay: 2ms: want 3ms or more (leastRunQueueDelay in objective-config)" {
 		t.Errorf("%v", faults)
+	}
+	c := cluster(t, map[string]string{keyObjective: `{"scrape": false, "leastRequestLatency": "5ms"}`})
+	for text, want := range map[string]node.SourceTrouble{`{"p99": "5ms", "source": "query"}`: "", `{"p99": "4ms", "source": "query"}`: node.TroubleTooStrict} {
+		o, _ := ReadObjective(text, node.LS)
+		if got := nodeConfig(t, c, nil, nil).Objectives.Refuses(o.Requests); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
 	}
 	if _, faults := ParseConfigMap(map[string]string{keyObjective: `{"leastRequestLatency": "1us"}`}); len(faults) != 1 || faults[0].String() != "objective-config.leastRequestLatency: 1µs: want a duration from 100µs to 1m" {
 		t.Errorf("%v", faults)

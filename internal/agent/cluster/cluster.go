@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/apiserver"
 	"tenon.sh/tenon/internal/cluster/containerstart"
 	"tenon.sh/tenon/internal/cluster/kube"
@@ -90,6 +91,10 @@ type Follower struct {
 	evictions *evictionQueue
 	starting  *containerstart.Containers
 	link      atomic.Pointer[nri.Link] // state of NRI; nil: unknown
+	// queries says that a pod has an objective with the source query. queried is the
+	// last answer of the manager; nil: there is no new one.
+	queries atomic.Bool
+	queried atomic.Pointer[v1alpha1.Queried]
 
 	// Only the loop uses the fields below.
 	last     savedState
@@ -168,6 +173,7 @@ func (c *Follower) Run(ctx context.Context, background *sync.WaitGroup) {
 	}
 	background.Go(func() { c.evictions.run(ctx) })
 	background.Go(func() { c.bounds.run(ctx) })
+	background.Go(func() { c.hearQueried(ctx) })
 	c.reporter.start(ctx, background)
 	if c.NRI != "" {
 		background.Go(func() { c.nri(ctx) })

@@ -1,12 +1,14 @@
 package cluster
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/apiserver/apitest"
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/config"
@@ -44,8 +46,19 @@ func TestAnObjectiveChangesWhileThePodRuns(t *testing.T) {
 	if ip, why := c.Metrics("shop/web"); ip != "10.0.3.7" || why != "" {
 		t.Errorf("the metrics of the pod are at %q %s", ip, why)
 	}
+	if c.queries.Load() {
+		t.Error("the manager is asked for the metrics of a pod that the agent reads")
+	}
+	web.Annotations, web.Status.PodIP = map[string]string{kube.AnnotationObjective: `{"p99": "5ms", "source": "query"}`}, ""
+	becomes("no objective for waits", 0)
+	if ip, why := c.Metrics("shop/web"); ip != "" || why != "" || !c.queries.Load() {
+		t.Errorf("Prometheus is asked %v, the pod is at %q %s", c.queries.Load(), ip, why)
+	}
 	web.Annotations = map[string]string{kube.AnnotationObjective: `{"runQueueDelay": "2ms"}`}
 	becomes("the annotation counts", 2*time.Millisecond)
+	if c.queries.Load() {
+		t.Error("the manager is asked without an objective that needs it")
+	}
 	s.Put(configMap(map[string]string{"objective-config": `{"objectives": [{"namespaces": ["shop"], "podSelector": {"matchLabels": {"app": "web"}}, "objective": {"runQueueDelay": "30ms"}}]}`}))
 	soon(t, "the ConfigMap is read", func() bool {
 		c.FollowConfig()
@@ -106,6 +119,15 @@ func TestWhereThePodShowsItsMetrics(t *testing.T) {
 		if got := metricsOf(p, o.Requests, tc.by); got != tc.want {
 			t.Errorf("%s: %+v, want %+v", tc.ip, got, tc.want)
 		}
+		o := o.Requests
+		o.Source = node.SourceQuery
+		want := metricsPlace{} // the agent does not connect to the pod
+		if tc.want.trouble == node.TroubleTooStrict {
+			want = tc.want
+		}
+		if got := metricsOf(p, o, tc.by); got != want {
+			t.Errorf("%s, by query: %+v, want %+v", tc.ip, got, want)
+		}
 	}
 	// What the kernel measures needs no address, but the least target holds.
 	o, _ = config.ReadObjective(`{"p99": "5ms", "source": "socket", "port": 8080}`, node.LS)
@@ -115,5 +137,30 @@ func TestWhereThePodShowsItsMetrics(t *testing.T) {
 		if got := metricsOf(p, o.Requests, config.PodObjectives{Scrape: node.Some(false), LeastRequestLatency: node.Some(least)}); got != want {
 			t.Errorf("at the socket, at least %v: %+v, want %+v", least, got, want)
 		}
+	}
+}
+
+// TestTheAgentAsksTheManagerWhileAnObjectiveNeedsIt reads the answers of the manager
+// from the report of the node.
+func TestTheAgentAsksTheManagerWhileAnObjectiveNeedsIt(t *testing.T) {
+	s := apitest.New(t)
+	s.Show("/apis/tenon.sh/v1alpha1/nodereports/node-1", []byte(`{"status": {"queried": {"services": [{"namespace": "shop", "pod": "web", "series": {"family": "rtt_seconds"}, "trouble": "slow"}]}}}`))
+	c := openTestCluster(t, s, t.TempDir())
+	ctx, stop := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	go func() { defer close(over); c.hearQueried(ctx) }()
+	defer func() { stop(); <-over }()
+	time.Sleep(50 * time.Millisecond)
+	if got := c.Queried(); got != nil {
+		t.Errorf("without an objective: %+v", got)
+	}
+	c.queries.Store(true)
+	var got []v1alpha1.QueriedService
+	soon(t, "the answer", func() bool { got = c.Queried(); return got != nil })
+	if len(got) != 1 || got[0].Pod != "web" || got[0].Trouble != "slow" {
+		t.Errorf("%+v", got)
+	}
+	if again := c.Queried(); again != nil {
+		t.Errorf("the same answer again: %+v", again)
 	}
 }

@@ -65,7 +65,7 @@ func objectiveOf(p *corev1.Pod, class node.Class, byConfigMap config.PodObjectiv
 }
 
 // A metricsPlace is where a pod shows its metrics: its address, or the reason why
-// the agent must not connect to it. If the kernel measures the pod, it needs no address.
+// its requests must not be read. The address is empty for the sources query and socket.
 type metricsPlace struct {
 	address string
 	trouble node.SourceTrouble
@@ -78,7 +78,7 @@ func metricsOf(p *corev1.Pod, o node.RequestObjective, byConfigMap config.PodObj
 	switch why := byConfigMap.Refuses(o); {
 	case why != "":
 		return metricsPlace{trouble: why}
-	case o.Source == node.SourceSocket: // a port of the node belongs to the pod as well if its cgroup has the connection
+	case o.Source == node.SourceQuery, o.Source == node.SourceSocket: // a port of the node belongs to the pod as well if its cgroup has the connection
 		return metricsPlace{}
 	case p.Spec.HostNetwork:
 		return metricsPlace{trouble: node.TroubleHostNetwork}
@@ -89,7 +89,7 @@ func metricsOf(p *corev1.Pod, o node.RequestObjective, byConfigMap config.PodObj
 }
 
 // Metrics returns the address at which a pod of the last Workloads shows its
-// metrics, or the reason why the agent must not connect to it.
+// metrics, or the reason why its requests must not be read.
 func (c *Follower) Metrics(pod node.WorkloadID) (address string, why node.SourceTrouble) {
 	m := c.view.metrics[pod]
 	return m.address, m.trouble
@@ -118,6 +118,7 @@ func (c *Follower) workloads() []node.Workload {
 	l := c.layout()
 	exists := func(p node.CgroupPath) bool { return c.tree.Exists(string(p)) }
 	v := podView{pods: map[node.CgroupPath]evictablePod{}, metrics: map[node.WorkloadID]metricsPlace{}, native: natives(c.last.Pods, l), lastCorrect: before, arriving: kube.Arriving(c.last.Pods, l, exists)}
+	queries := false
 	var remarks []string
 	v.workloads, remarks = kube.Workloads(c.last.Pods, l, exists)
 	c.cfg.spaces.Apply(v.workloads)
@@ -134,6 +135,7 @@ func (c *Follower) workloads() []node.Workload {
 		w.Objective = objectiveOf(p, w.Class, c.cfg.node.Objectives)
 		if o := w.Objective.Requests; o.Stated() {
 			v.metrics[w.ID] = metricsOf(p, o, c.cfg.node.Objectives)
+			queries = queries || o.Source == node.SourceQuery
 		}
 		v.running = append(v.running, p)
 		if !evictable(p) {
@@ -150,6 +152,7 @@ func (c *Follower) workloads() []node.Workload {
 	}
 	c.resized = addResized(c.resized, before, v.native, time.Now())
 	v.change = rebase(before, v.native, c.resized, c.last.Facts.NoQuotas)
+	c.queries.Store(queries)
 	c.view = v
 	c.evictions.follow(v.pods)
 	return v.workloads

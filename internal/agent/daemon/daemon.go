@@ -272,6 +272,7 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	s.Isolation.Request, s.Isolation.Failures = asked, append(earlier, s.Isolation.Failures...)
 	if d.cluster != nil {
 		s.Arriving = d.cluster.Arriving()
+		d.requests.Answer(d.cluster.Queried(), time.Now())
 	}
 	if err == nil {
 		d.read = read

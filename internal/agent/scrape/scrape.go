@@ -1,7 +1,7 @@
 // Package scrape reads how long the requests of services take: from the Prometheus
 // histograms that the services show, or from a probe in the kernel that watches
-// their sockets. It connects to the address of the service alone, and believes
-// nothing else that it gets.
+// their sockets. It also takes what the manager has read from a Prometheus server. It
+// connects to the address of the service alone, and believes nothing that it gets.
 package scrape
 
 import (
@@ -26,15 +26,15 @@ const (
 // A Target is a service whose requests are read.
 type Target struct {
 	Workload node.WorkloadID
-	Address  string // an IP address; not for node.SourceSocket
+	Address  string // an IP address, for node.SourceMetrics
 	Cgroup   uint64 // the inode number of its cgroup, for node.SourceSocket
 	Want     node.RequestObjective
 	// Trouble is the reason why it must not be read. It is empty if it may.
 	Trouble node.SourceTrouble
 }
 
-// Readers reads all services of a node, each in a goroutine of its own. The zero
-// Readers reads nothing yet.
+// Readers has the readings of all services of a node. It reads those with the source
+// metrics itself, each in a goroutine of its own. The zero Readers reads nothing yet.
 type Readers struct {
 	// CgroupVersion is the version of the hierarchy with the cgroups of the targets.
 	CgroupVersion int
@@ -65,6 +65,8 @@ type reader struct {
 	// read is the time of the last reading on the clock of the process. last.At is
 	// zero until Fill has converted it.
 	read time.Time
+	// answer is the time of the last reading from Prometheus, on its clock.
+	answer time.Time
 }
 
 // Follow reads these services from now on, and no others. A service whose target
@@ -102,8 +104,12 @@ func (r *Readers) Follow(targets []Target) {
 func (r *Readers) begin(t Target) *reader {
 	ctx, stop := context.WithCancel(context.Background())
 	x := &reader{target: t, stop: stop}
-	if t.Trouble != "" {
+	switch {
+	case t.Trouble != "":
 		x.last.Trouble = t.Trouble
+		return x
+	case t.Want.Source == node.SourceQuery:
+		x.last.Trouble = node.TroubleNoAnswer
 		return x
 	}
 	pause := cmp.Or(r.every, every)
@@ -111,7 +117,7 @@ func (r *Readers) begin(t Target) *reader {
 		s := r.sourceOf(t)
 		defer s.leave()
 		for ctx.Err() == nil {
-			x.take(s.read(ctx))
+			x.take(s.read(ctx), time.Now())
 			select {
 			case <-ctx.Done():
 			case <-time.After(pause*9/10 + rand.N(pause/5)):
@@ -129,15 +135,15 @@ func (r *Readers) sourceOf(t Target) source {
 	return newClient(t)
 }
 
-// take keeps a reading, or adds the trouble with it to the last one.
-func (x *reader) take(got node.Requests) {
+// take keeps a reading of a time, or adds the trouble with it to the last one.
+func (x *reader) take(got node.Requests, read time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if got.Trouble != "" {
 		x.last.Trouble = got.Trouble
 		return
 	}
-	x.last, x.read = got, time.Now()
+	x.last, x.read = got, read
 }
 
 // Fill adds the last readings to a snapshot.

@@ -181,3 +181,34 @@ func TestAnAppliedStatusNeedsItsObject(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatTheManagerHasReadIsInTheReport reads the report of a node before the manager
+// has written into it, and after.
+func TestWhatTheManagerHasReadIsInTheReport(t *testing.T) {
+	s := apitest.New(t)
+	c := open(t, s)
+	const path = "/apis/tenon.sh/v1alpha1/nodereports/node-1"
+	for text, want := range map[string]int{
+		"":                              0,
+		`{"status": {"run": "x"}}`:      0,
+		`{"status": {"queried": {}}}`:   0,
+		`{"status": {"queried": null}}`: 0,
+		`{"status": {"queried": {"services": [{"namespace": "shop", "pod": "web", "series": {"family": "rtt_seconds"}, "ends": ["1", "+Inf"], "counts": [1, 2]}]}}}`: 1,
+	} {
+		if text != "" {
+			s.Show(path, []byte(text))
+		}
+		got, err := c.Queried(t.Context(), "node-1")
+		if err != nil || want > 0 && (got == nil || len(got.Services) != want || got.Services[0].Counts[1] != 2) || want == 0 && got != nil && len(got.Services) > 0 {
+			t.Errorf("%s: %+v, %v", text, got, err)
+		}
+	}
+	s.Show(path, []byte(`{"status": {"queried": "none"}}`))
+	if got, err := c.Queried(t.Context(), "node-1"); err == nil {
+		t.Errorf("read %+v", got)
+	}
+	s.RefuseAll(true)
+	if got, err := c.Queried(t.Context(), "node-1"); err == nil {
+		t.Errorf("read %+v from a server that is away", got)
+	}
+}

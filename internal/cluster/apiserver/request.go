@@ -17,6 +17,8 @@ import (
 	scheduling "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
+
+	"tenon.sh/tenon/api/v1alpha1"
 )
 
 // ErrAbsent means that the object, or its kind, does not exist.
@@ -116,9 +118,29 @@ func (c *Client) Ends(ctx context.Context, namespace string) (bool, error) {
 	return n.DeletionTimestamp != nil, nil
 }
 
-// get reads an object at an absolute path.
-func (c *Client) get(ctx context.Context, path string, into any) error {
-	text, err := c.rest.Get().AbsPath(path).SetHeader("Accept", "application/json").Timeout(patience).MaxRetries(0).Do(ctx).Raw()
+// Queried returns what the manager has read from Prometheus for the services of a
+// node. It returns nil if the manager has written nothing. The API server answers
+// from its memory, so the answer may be a little old.
+func (c *Client) Queried(ctx context.Context, node string) (*v1alpha1.Queried, error) {
+	var report struct {
+		Status struct {
+			Queried *v1alpha1.Queried `json:"queried"`
+		} `json:"status"`
+	}
+	path := fmt.Sprintf("/apis/%s/nodereports/%s", v1alpha1.GroupVersion, node)
+	if err := c.get(ctx, path, &report, "resourceVersion", "0"); err != nil && !errors.Is(err, ErrAbsent) {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return report.Status.Queried, nil
+}
+
+// get reads an object at an absolute path, with parameters as names and values.
+func (c *Client) get(ctx context.Context, path string, into any, parameters ...string) error {
+	request := c.rest.Get().AbsPath(path)
+	for i := 0; i+1 < len(parameters); i += 2 {
+		request = request.Param(parameters[i], parameters[i+1])
+	}
+	text, err := request.SetHeader("Accept", "application/json").Timeout(patience).MaxRetries(0).Do(ctx).Raw()
 	switch {
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("%w: %w", ErrAbsent, err)

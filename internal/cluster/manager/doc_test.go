@@ -20,7 +20,7 @@ func TestThePageNamesEveryStateMetricAndWebhook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	words := []string{"tenon_manager_nodes", "tenon_manager_certificate_expiry_timestamp_seconds", "tenon_manager_certificate_renewal_timestamp_seconds", "tenon_manager_missed_pods", "tenon_manager_config_missing", "tenon_manager_scheduler_expected"}
+	words := []string{"tenon_manager_nodes", "tenon_manager_certificate_expiry_timestamp_seconds", "tenon_manager_certificate_renewal_timestamp_seconds", "tenon_manager_missed_pods", "tenon_manager_config_missing", "tenon_manager_scheduler_expected", "tenon_manager_prometheus_answers_total"}
 	n := &nodes{metrics: newMetrics(), of: map[string]*nodeMemory{}}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collector{n.metrics, n})

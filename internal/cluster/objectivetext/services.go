@@ -10,6 +10,7 @@ import (
 
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/nodepages"
+	"tenon.sh/tenon/internal/decide/slo"
 	"tenon.sh/tenon/internal/decide/verdict"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/table"
@@ -35,9 +36,10 @@ type Service struct {
 	// MissedFor is the longest time for which one of the pods misses it, up to the last
 	// report of its node, such as 40s.
 	MissedFor string `json:"missedFor,omitempty"`
-	// Causes are the causes of misses and of missing verdicts. Culprits are the
-	// workloads that are most to blame, and Bounded those of them, or others, that alone
-	// have less CPU for this service. Work that is no pod has no namespace.
+	// Causes are the causes of misses and of missing verdicts. Behind no-source stands
+	// the reason, as in no-source: connect. Culprits are the workloads that are most to
+	// blame, and Bounded those of them, or others, that alone have less CPU for this
+	// service. Work that is no pod has no namespace.
 	Causes   []string `json:"causes,omitempty"`
 	Culprits []string `json:"culprits,omitempty"`
 	Bounded  []string `json:"bounded,omitempty"`
@@ -113,8 +115,11 @@ func (s *Service) add(of v1alpha1.ServiceObjective, reported time.Time) {
 	case v1alpha1.ObjectiveUndecided:
 		s.Undecided++
 	}
-	if of.Cause != "" {
-		s.Causes = append(s.Causes, of.Cause)
+	if cause := of.Cause; cause != "" {
+		if r := of.Requests; r != nil && slo.Cause(cause) == slo.NoSource && r.Trouble != "" {
+			cause += ": " + r.Trouble
+		}
+		s.Causes = append(s.Causes, cause)
 	}
 	if of.Culprit != "" {
 		s.Culprits = append(s.Culprits, podName(of.CulpritNamespace, of.Culprit))

@@ -35,6 +35,8 @@ func TestServicesAreAddedUpOverNodes(t *testing.T) {
 		status := v1alpha1.NodeReportStatus{Reported: metav1.NewMicroTime(noon), Objectives: &v1alpha1.Objectives{Services: all, Bounded: bounded}}
 		return nodepages.Node{Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, Report: &v1alpha1.NodeReport{Status: status}}
 	}
+	unread := requests()
+	unread.Trouble = "no-prometheus"
 	nodes := []nodepages.Node{
 		nodeOf("a",
 			v1alpha1.ServiceObjective{Namespace: "shop", Pod: "web-1", State: "Kept", Requests: requests(980, 20, 0, 0)},
@@ -42,7 +44,7 @@ func TestServicesAreAddedUpOverNodes(t *testing.T) {
 		nodeOf("b",
 			v1alpha1.ServiceObjective{Namespace: "shop", Pod: "web-2", State: "Missed", Since: since(40 * time.Second), Cause: "best-effort", CulpritNamespace: "batch", Culprit: "encode", Requests: requests(500, 100, 400, 0)},
 			v1alpha1.ServiceObjective{Namespace: "shop", Pod: "web-4", State: "Missed", Since: since(10 * time.Second), Cause: "other-service", Culprit: "system.slice/db", Requests: requests()},
-			v1alpha1.ServiceObjective{Namespace: "shop", Pod: "web-3", State: "Undecided", Cause: "no-source", Requests: requests()},
+			v1alpha1.ServiceObjective{Namespace: "shop", Pod: "web-3", State: "Undecided", Cause: "no-source", Requests: unread},
 			v1alpha1.ServiceObjective{Namespace: "lab", Pod: "web-9", State: "Undecided", Cause: "too-few", Requests: requests(0, 0, 0, 7)}),
 		{},
 	}
@@ -52,7 +54,7 @@ func TestServicesAreAddedUpOverNodes(t *testing.T) {
 	}
 	web := all[0]
 	if web.Service != "web" || web.Namespace != "shop" || web.Pods != 4 || web.Missed != 2 || web.Undecided != 1 || web.Total != 2000 ||
-		!slices.Equal(web.Percentiles, []Measured{{"p50", "1ms"}, {"p99", "20ms"}}) || !slices.Equal(web.Causes, []string{"best-effort", "no-source", "other-service"}) ||
+		!slices.Equal(web.Percentiles, []Measured{{"p50", "1ms"}, {"p99", "20ms"}}) || !slices.Equal(web.Causes, []string{"best-effort", "no-source: no-prometheus", "other-service"}) ||
 		web.MissedFor != "40s" || !slices.Equal(web.Culprits, []string{"batch/encode", "system.slice/db"}) || !slices.Equal(web.Bounded, []string{"batch/train"}) {
 		t.Errorf("%+v", web)
 	}
@@ -61,7 +63,7 @@ func TestServicesAreAddedUpOverNodes(t *testing.T) {
 		t.Errorf("%+v, %+v", lab, db)
 	}
 	const want = `SERVICE   OBJECTIVE                                        PODS  MISSED  UNDECIDED  REQUESTS  MEASURED                                       FOR  CAUSE                                 CULPRIT
-shop/web  p50 within 1ms, p99 within 5ms (source: metrics)  4     2       1          2000      p50 1ms, p99 20ms                              40s  best-effort, no-source, other-service  batch/encode, batch/train (bounded), system.slice/db
+shop/web  p50 within 1ms, p99 within 5ms (source: metrics)  4     2       1          2000      p50 1ms, p99 20ms                              40s  best-effort, no-source: no-prometheus, other-service  batch/encode, batch/train (bounded), system.slice/db
 lab/web   p50 within 1ms, p99 within 5ms (source: metrics)  1     0       1          7         p50 above all buckets, p99 above all buckets  -    too-few                                -
 shop/db   waits within 2ms                                  1     0       0          -         -                                              -    -                                      -
 `

@@ -87,7 +87,7 @@ func TestAPodIsExplainedWithItsObjective(t *testing.T) {
 	if page := explained(t, `{"runQueueDelay": "2ms"}`, &v1alpha1.Objectives{More: 3}); !strings.Contains(page, "The report of node-1 has no room for it: it leaves out 3 services.") {
 		t.Errorf("of a node with many services:\n%s", page)
 	}
-	if page := explained(t, `{"p99": "2ms", "port": 80}`, nil); !strings.Contains(page, "not as written: tenon.sh/objective: source: missing: want one of metrics, socket") || strings.Contains(page, "Its objective") {
+	if page := explained(t, `{"p99": "2ms", "port": 80}`, nil); !strings.Contains(page, "not as written: tenon.sh/objective: source: missing: want one of metrics, socket, query") || strings.Contains(page, "Its objective") {
 		t.Errorf("with a fault:\n%s", page)
 	}
 }
@@ -119,6 +119,7 @@ func TestAPodIsExplainedWithItsRequests(t *testing.T) {
 		"no hook":         {requests("Undecided", "no-source", "no-hook"), nil, "its requests cannot be read (the kernel of the node does not show when sockets send data)."},
 		"few":             {requests("Undecided", "too-few", ""), nil, "Whether it is kept is not known: there were too few requests, or the first window has not ended."},
 		"not read":        {requests("Undecided", "no-source", "redirect"), nil, "Whether it is kept is not known: its requests cannot be read (the answer is a redirection)."},
+		"no Prometheus":   {requests("Undecided", "no-source", "no-prometheus"), nil, "its requests cannot be read (the administrator has named no Prometheus server, by --prometheus-url of tenon-manager)."},
 		"of a newer node": {requests("Undecided", "no-source", "other"), nil, "its requests cannot be read (other)."},
 		"both":            {requests("Undecided", "no-source", "slow"), of(2 * time.Millisecond), "It is kept for 40s: 99 of 100 waits ended within 131µs, and of its requests it is not known, because its requests cannot be read (the answer takes longer than 2 s)."},
 	} {

@@ -24,6 +24,11 @@ const (
 	// A reading counts for staleAfter. Until then one or two failed readings do
 	// not matter.
 	staleAfter = 20 * time.Second
+	// A Prometheus server often reads a workload every 15 s, a little more or less, and
+	// tells it later. So its windows are queryWindow or more, and a reading counts for
+	// staleQueryAfter, by the time at which the server made it.
+	queryWindow     = 14 * time.Second
+	staleQueryAfter = time.Minute
 	// BE may be to blame for a miss only if the workload waited for BE for at least
 	// 1/delayDivisor of the target, for each request over the target.
 	delayDivisor = 4
@@ -91,7 +96,8 @@ func (f RequestState) observe(at time.Time, w *node.Workload, now Reading, runne
 	if !got.At.IsZero() {
 		f.Read = got.At
 	}
-	silent := at.Sub(f.lastReading()) > staleAfter
+	window, life := spansOf(want.Source)
+	silent := at.Sub(f.lastReading()) > life
 	refused := got.At.IsZero() && got.Trouble != "" && (f.Read.IsZero() || got.Trouble.Forbids())
 	switch {
 	case silent || refused:
@@ -115,7 +121,7 @@ func (f RequestState) observe(at time.Time, w *node.Workload, now Reading, runne
 	}
 	length, seen := got.At.Sub(f.From.At), d.total+d.unsure
 	switch {
-	case length < requestWindow || seen < enoughRequests && length < longestRequestWindow:
+	case length < window || seen < enoughRequests && length < longestRequestWindow:
 		return f
 	case seen < enoughRequests:
 		f = f.undecided(at, TooFew, "")
@@ -130,6 +136,15 @@ func (f RequestState) observe(at time.Time, w *node.Workload, now Reading, runne
 	}
 	f = judged
 	return begin()
+}
+
+// spansOf returns the shortest window of a source, and the time for which its readings
+// count.
+func spansOf(s node.RequestSource) (window, life time.Duration) {
+	if s == node.SourceQuery {
+		return queryWindow, staleQueryAfter
+	}
+	return requestWindow, staleAfter
 }
 
 // lastReading returns the time of the last reading, or of the first snapshot if

@@ -161,6 +161,39 @@ func TestASourceThatCannotTellDecidesNothing(t *testing.T) {
 	}
 }
 
+// TestAReadingOfPrometheusCountsForAMinute silences the source of a missed
+// objective. A Prometheus server answers less often than the pod itself, so its
+// readings count for longer. After a minute nothing stays bound by them.
+func TestAReadingOfPrometheusCountsForAMinute(t *testing.T) {
+	b := newRequestScene(t)
+	b.web().Objective.Requests.Source = node.SourceQuery
+	b.perTick, b.waitTick = []uint64{0, 40, 10, 0}, 100*ms
+	b.want(b.run(40), Missed, ForBE, true)
+	b.silent = true
+	b.want(b.run(55), Missed, ForBE, true)
+	j := b.run(10)
+	if b.want(j, Undecided, NoSource, false); j.Requests.Trouble != node.TroubleStale {
+		t.Errorf("%q, want stale", j.Requests.Trouble)
+	}
+}
+
+// TestAPrometheusServerIsNeverQuiteOnTime judges each pair of readings that are a
+// little less than 15 s apart, as they are where a server reads its targets every 15 s.
+func TestAPrometheusServerIsNeverQuiteOnTime(t *testing.T) {
+	w := node.Workload{ID: "shop/web", Class: node.LS}
+	w.Objective.Requests = node.RequestObjective{Within: [len(node.Percentiles)]time.Duration{4: 5 * ms}, Source: node.SourceQuery}
+	begun := time.Unix(1e9, 0)
+	var f RequestState
+	for i := range 4 {
+		at := begun.Add(time.Duration(i) * (15*time.Second - time.Microsecond))
+		w.Usage.Requests = node.Requests{At: at, Bounds: []time.Duration{5 * ms}, Counts: []uint64{uint64(i) * 1000, 0}}
+		f = f.observe(at.Add(20*time.Second), &w, Reading{}, nil)
+		if got := f.Judgement.Requests.Total; i > 0 && got != 1000 {
+			t.Errorf("after reading %d: %d requests in the last window, want those of one reading", i, got)
+		}
+	}
+}
+
 // TestAnObjectiveForRequestsEnds takes the objective of a service that misses it
 // away, and changes it.
 func TestAnObjectiveForRequestsEnds(t *testing.T) {

@@ -36,6 +36,7 @@ type Server struct {
 	refuse  func(pod string) (code int, cause string)
 	away    bool
 	held    map[string]*hold // by path
+	shown   map[string][]byte
 }
 
 // A hold delays the requests of a path.
@@ -180,6 +181,16 @@ func (s *Server) Refuse(how func(pod string) (code int, cause string)) {
 	s.refuse = how
 }
 
+// Show sets the answer to a GET of a path.
+func (s *Server) Show(path string, body []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.shown == nil {
+		s.shown = map[string][]byte{}
+	}
+	s.shown[path] = body
+}
+
 // Evicted returns the pods for which an eviction was requested, as
 // namespace/name.
 func (s *Server) Evicted() []string {
@@ -212,7 +223,7 @@ func (s *Server) Watched() int {
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
-	away, held := s.away, s.held[r.URL.Path]
+	away, held, shown := s.away, s.held[r.URL.Path], s.shown[r.URL.Path]
 	s.mu.Unlock()
 	if held != nil {
 		held.once.Do(func() { close(held.asked) })
@@ -229,6 +240,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		status(w, http.StatusServiceUnavailable, "", "it is away")
 	case r.Method == http.MethodPatch:
 		s.apply(w, r)
+	case r.Method == http.MethodGet && shown != nil:
+		_, _ = w.Write(shown)
 	case strings.HasSuffix(r.URL.Path, "/eviction"):
 		s.evict(w, parts[3]+"/"+parts[5])
 	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/events"):
