@@ -184,6 +184,7 @@ func allOptions() map[string]any {
 		"config":        map[string]any{"namespace": "koordinator-system"},
 		"networkPolicy": map[string]any{"metricsFrom": []any{map[string]any{"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": "monitoring"}}}}},
 		"podMonitor":    map[string]any{"enabled": true, "labels": map[string]any{"release": "prometheus"}},
+		"prometheus":    map[string]any{"url": "https://prometheus.monitoring:9091/prom", "port": 9091, "caConfigMap": "prometheus-ca", "tokenSecret": "prometheus-token", "headers": map[string]any{"X-Scope-OrgID": "team a"}},
 		"scheduler":     map[string]any{"enabled": true, "extraArgs": []any{"--v=2"}, "tolerations": []any{map[string]any{"operator": "Exists"}}},
 		"webhooks":      map[string]any{"excludedNamespaces": []any{"istio-system"}, "translateSchedulers": map[string]any{"koord-scheduler": "default-scheduler"}},
 		"commonLabels":  map[string]any{"team": "platform"},
@@ -203,7 +204,7 @@ func noOptions() map[string]any {
 // TestAnUpgradeWithTheValuesOfAnOlderChart renders the chart as helm upgrade
 // --reuse-values does: without a section that the older chart did not have.
 func TestAnUpgradeWithTheValuesOfAnOlderChart(t *testing.T) {
-	documents, err := render(t, map[string]any{"resourceQuota": nil})
+	documents, err := render(t, map[string]any{"resourceQuota": nil, "prometheus": nil})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,6 +260,9 @@ func TestTheSchemaNamesWhatIsWrong(t *testing.T) {
 		"an argument without --":              {set([]any{"v=4"}, "agent", "extraArgs"), []string{"/agent/extraArgs"}},
 		"the name of the cluster's scheduler": {set("default-scheduler", "scheduler", "name"), []string{"/scheduler/name"}},
 		"the name of the manager's Lease":     {set("tenon-manager", "scheduler", "name"), []string{"/scheduler/name"}},
+		"a Prometheus without a scheme":       {set("prometheus:9090", "prometheus", "url"), []string{"/prometheus/url"}},
+		"a password in a URL":                 {set("https://me:secret@prometheus", "prometheus", "url"), []string{"/prometheus/url"}},
+		"a header with an end of line":        {set("a\nb: c", "prometheus", "headers", "X-Scope-OrgID"), []string{"/prometheus/headers"}},
 		"more than all of them":               {set("130%", "agent", "maxUnavailable"), []string{"/agent/maxUnavailable"}},
 	} {
 		_, err := render(t, c.values)
