@@ -219,6 +219,7 @@ func (h *chart) agentsWriteTheirOwnReports() {
 		"another node's":          {bound, "other", "", `{"metadata":{"labels":{"a":"b"}}}`, "the agent of node " + h.n.Name + " may not write the report of other"},
 		"another's status":        {bound, "other", "status", `{"status":{"agent":"x"}}`, "may not write the report of other"},
 		"what is published":       {bound, h.n.Name, "status", `{"status":{"published":{"reason":"because"}}}`, "status.published is written by tenon-manager"},
+		"what Prometheus says":    {bound, h.n.Name, "status", `{"status":{"queried":{}}}`, "status.queried is written by tenon-manager"},
 		"from outside of any pod": {free, h.n.Name, "", `{"metadata":{"labels":{"a":"c"}}}`, "does not name its node"},
 	} {
 		if got := write(c.token, c.report, c.subresource, c.body); !strings.Contains(got, c.says) {

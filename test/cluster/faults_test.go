@@ -145,8 +145,8 @@ type replica struct {
 	ends []time.Time
 }
 
-// managers runs two replicas until the test ends.
-func managers(t *testing.T, c *Cluster) []*replica {
+// managers runs two replicas until the test ends, with these additional arguments.
+func managers(t *testing.T, c *Cluster, args ...string) []*replica {
 	t.Helper()
 	bin := filepath.Join(programs(t), "tenon-manager")
 	var all []*replica
@@ -155,7 +155,7 @@ func managers(t *testing.T, c *Cluster) []*replica {
 		all = append(all, r)
 		ctx, cancel := context.WithCancel(t.Context())
 		var done sync.WaitGroup
-		done.Go(func() { r.supervise(ctx, c, bin) })
+		done.Go(func() { r.supervise(ctx, c, bin, args) })
 		t.Cleanup(func() {
 			cancel()
 			done.Wait()
@@ -168,7 +168,7 @@ func managers(t *testing.T, c *Cluster) []*replica {
 	return all
 }
 
-func (r *replica) supervise(ctx context.Context, c *Cluster, bin string) {
+func (r *replica) supervise(ctx context.Context, c *Cluster, bin string, args []string) {
 	out, err := os.Create(r.log)
 	if err != nil {
 		r.t.Error(err)
@@ -176,7 +176,9 @@ func (r *replica) supervise(ctx context.Context, c *Cluster, bin string) {
 	}
 	defer out.Close()
 	for ctx.Err() == nil {
-		cmd := c.Command(ctx, bin, "--namespace", "tenon-system", "--config-map", "koordinator-system/slo-controller-config", "--kubeconfig", c.Kubeconfig("admin"), "--metrics", "", "--health", "", "--webhook-port", "0")
+		cmd := c.Command(ctx, bin, append([]string{
+			"--namespace", "tenon-system", "--config-map", "koordinator-system/slo-controller-config", "--kubeconfig", c.Kubeconfig("admin"), "--metrics", "", "--health", "", "--webhook-port", "0",
+		}, args...)...)
 		cmd.Stdout, cmd.Stderr = out, out
 		if err := cmd.Start(); err != nil {
 			r.t.Error(err)

@@ -70,6 +70,7 @@ func needTurn(t *testing.T) {
 // experiment.
 var inTurns = []string{
 	"TestAResizedPodGetsItsNewLimits", "TestKubeletAndContainerdAreKilledAtFullLoad", "TestTheBatchPodToBlameGivesWayAlone",
+	"TestRequestLatencyMakesBatchWorkGiveWay",
 	"TestAPodStartsOnTheCPUsOfItsContract", "TestTheAPIServerGoesAway", "TestReservedCPUsAreNotBestEffortWorks",
 	"TestTheSchedulerChoosesCPUs", "TestThePublishedServiceAnswers", "TestARestartedKubeletKeepsBatchPods",
 	"TestTenondEvictsByTheAPI", "TestARestartOfTenondWritesNothing",

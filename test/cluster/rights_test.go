@@ -43,6 +43,7 @@ var rareRights = map[right]string{
 	{"tenond", "create", "", "pods/eviction"}:              "TestTenondEvictsByTheAPI",
 	{"tenond", "create", "", "events"}:                     "TestTenondEvictsByTheAPI",
 	{"tenond", "create", "tenon.sh", "nodereports"}:        "the first report, which is a patch",
+	{"tenond", "get", "tenon.sh", "nodereports"}:           "TestRequestLatencyMakesBatchWorkGiveWay",
 	{"tenond", "get", "", "namespaces"}:                    "TestTenondLeavesOnlyWhereItIsTakenAway",
 	{"tenon-manager", "get", "", "namespaces"}:             "a pod in a namespace that its cache does not have yet",
 	{"tenon-manager", "create", "events.k8s.io", "events"}: "TestADegradationCausesAnEventAtItsBeginAndEnd",

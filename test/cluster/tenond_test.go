@@ -97,7 +97,7 @@ var builtPrograms = sync.OnceValues(func() (dir string, err error) {
 		return "", err
 	}
 	build := exec.Command("go", "build", "-o", builtIn+"/",
-		"tenon.sh/tenon/cmd/tenon", "tenon.sh/tenon/cmd/tenond", "tenon.sh/tenon/cmd/tenon-manager", "tenon.sh/tenon/test/cluster/seeds")
+		"tenon.sh/tenon/cmd/tenon", "tenon.sh/tenon/cmd/tenond", "tenon.sh/tenon/cmd/tenon-manager", "tenon.sh/tenon/test/cluster/seeds", "tenon.sh/tenon/test/cluster/timed")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build: %w\n%s", err, out)
