@@ -291,6 +291,20 @@ func leaves(v reflect.Value, path string, visit func(string, reflect.Value)) []s
 	return all
 }
 
+// TestTheReportCountsOneOfEach has one tick, one write, and one line of each kind
+// that is not used. The lines of other releases may be of several versions.
+func TestTheReportCountsOneOfEach(t *testing.T) {
+	got := Report{Ticks: 1, RecordedSteps: 1, Skipped: 1, Foreign: 1, OtherVersion: version + 1}.String()
+	for _, want := range []string{
+		"Record: 1 tick from ", ", 1 write.\n", "1 line is skipped at the start, for lack of the ticks before.\n",
+		fmt.Sprintf("1 line is left out, recorded by another release: the last is of version %d of the record", version+1),
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is not in\n%s", want, got)
+		}
+	}
+}
+
 func TestAnotherConfigurationShowsWhatItWouldHaveDone(t *testing.T) {
 	turns := lived(6, 300, time.Second)
 	text := linesOf(t, turns, 500)
@@ -400,7 +414,7 @@ func TestTicksOfAnotherVersionAreLeftOut(t *testing.T) {
 	if err != nil || !r.Identical() || r.Ticks != 20 || r.Stretches != 1 || r.Foreign != 10 {
 		t.Errorf("an older one before: %v, %+v", err, r)
 	}
-	if want := fmt.Sprintf("10 lines are left out: they are of version %d of the record, and this program reads version %d.\n", version+20, version); !strings.Contains(r.String(), want) {
+	if want := fmt.Sprintf("10 lines are left out, recorded by another release: the last is of version %d of the record, and this program reads version %d.\n", version+20, version); !strings.Contains(r.String(), want) {
 		t.Errorf("the report lacks %q:\n%v", want, r)
 	}
 	var own bytes.Buffer

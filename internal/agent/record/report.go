@@ -71,17 +71,17 @@ func (r *Report) add(t Tick, steps int) {
 // String returns the report as tenon replay prints it.
 func (r Report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Record: %d ticks from %s to %s (%v), %d writes.\n", r.Ticks, clock(r.From), clock(r.To),
-		r.To.Sub(r.From).Round(time.Second), r.RecordedSteps)
+	fmt.Fprintf(&b, "Record: %s from %s to %s (%v), %s.\n", count(r.Ticks, "tick", "ticks"), clock(r.From), clock(r.To),
+		r.To.Sub(r.From).Round(time.Second), count(r.RecordedSteps, "write", "writes"))
 	if r.Stretches > 1 {
 		fmt.Fprintf(&b, "It is of %d stretches: tenond was started again in between, or ticks are missing.\n", r.Stretches)
 	}
 	if r.Skipped > 0 {
-		fmt.Fprintf(&b, "The first %d lines are skipped: they build on ticks that are not in it.\n", r.Skipped)
+		fmt.Fprintf(&b, "%s skipped at the start, for lack of the ticks before.\n", count(r.Skipped, "line is", "lines are"))
 	}
 	if r.Foreign > 0 {
-		fmt.Fprintf(&b, "%d lines are left out: they are of version %d of the record, and this program reads version %d.\n",
-			r.Foreign, r.OtherVersion, version)
+		fmt.Fprintf(&b, "%s left out, recorded by another release: the last is of version %d of the record, and this program reads version %d.\n",
+			count(r.Foreign, "line is", "lines are"), r.OtherVersion, version)
 	}
 	if r.Torn {
 		b.WriteString("Its last line is torn and left out.\n")
@@ -114,6 +114,13 @@ var changeColumns = []table.Column[Change]{
 	{Name: "RECORDED", Text: func(c Change) string { return c.Recorded }},
 	{Name: "REPLAYED", Text: func(c Change) string { return c.Replayed }},
 	{Name: "WHY", Text: func(c Change) string { return c.Reason }},
+}
+
+func count(n int, one, many string) string {
+	if n == 1 {
+		many = one
+	}
+	return fmt.Sprintf("%d %s", n, many)
 }
 
 func clock(t time.Time) string { return t.Format("2006-01-02 15:04:05") }
