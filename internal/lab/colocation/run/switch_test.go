@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/lab/colocation"
 	"tenon.sh/tenon/internal/lab/harness"
@@ -285,6 +287,29 @@ func TestAnInterruptWhileFrozenLeavesNothing(t *testing.T) {
 		}
 	}()
 	if _, err := Run(ctx, frozenExperiment(setting)); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestAFullDiskLeavesNothing lets the record of a start not fit on its disk.
+func TestAFullDiskLeavesNothing(t *testing.T) {
+	inTurn(t)
+	labtest.RequireReal(t)
+	disk := t.TempDir()
+	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=16k"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(disk, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	setting := labtest.Setting(t)
+	setting.Blocks, setting.Out = 0, filepath.Join(disk, "out")
+	t.Cleanup(func() { labtest.NothingLeft(t, setting) })
+	c := frozenExperiment(setting)
+	c.StartLength = 4 * time.Second
+	if _, err := Run(t.Context(), c); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -22,6 +22,7 @@ var inTurns = []string{
 	"TestAServiceThatDrivesItselfLeavesNoCPUToAClient",
 	"TestAServiceOfOnesOwnUnderALoadCommand",
 	"TestAnInterruptWhileFrozenLeavesNothing",
+	"TestAFullDiskLeavesNothing",
 }
 
 func inTurn(t *testing.T) {
