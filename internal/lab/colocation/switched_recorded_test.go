@@ -1,0 +1,111 @@
+package colocation
+
+import (
+	"io/fs"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+
+	"tenon.sh/tenon/internal/lab/archive"
+	"tenon.sh/tenon/internal/lab/load/hlog"
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/stat"
+)
+
+// windowsOf returns the P90 of each second of each run of a mode, from the logs of a
+// published experiment.
+func windowsOf(t *testing.T, name string, mode report.Mode) (runs [][]float64) {
+	t.Helper()
+	raw, _, err := archive.OpenExperiment(filepath.Join("../../../docs/experiments", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	logs, err := fs.Glob(raw, "runs/*-"+string(mode)+".hlog")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, log := range logs {
+		f, err := raw.Open(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, seconds, err := hlog.Read(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+		var p90 []float64
+		for _, s := range seconds {
+			if s.TotalCount() > 100 {
+				p90 = append(p90, float64(s.ValueAtPercentile(90)))
+			}
+		}
+		if len(p90) > 5 { // a start needs several rounds of its own
+			runs = append(runs, p90)
+		}
+	}
+	if len(runs) < stat.LeastStarts {
+		t.Fatalf("%s has %d runs of %s with a log", name, len(runs), mode)
+	}
+	return runs
+}
+
+// drawWindows makes an experiment of twelve starts with ten rounds from recorded
+// seconds. A round is two neighbouring seconds of one run, which stand for two modes
+// whose ratio is truth. Their order is random, and each start adds 3 % of its own.
+func drawWindows(rng *rand.Rand, runs [][]float64, truth float64) stat.Rounds {
+	r := stat.Rounds{}
+	for start := range stat.Starts {
+		run, own := runs[rng.IntN(len(runs))], math.Log(truth)+0.03*rng.NormFloat64()
+		for range 10 {
+			i := rng.IntN(len(run) - 1)
+			log := math.Log(run[i+1] / run[i])
+			if rng.IntN(2) == 0 {
+				log = -log
+			}
+			r[start+1] = append(r[start+1], own+log)
+		}
+	}
+	return r
+}
+
+// TestRecordedSecondsDecideWhatTheStudyFound judges experiments of recorded seconds by
+// the code of the lab. Two modes that are equal must be found equal within 5 % as
+// often as in the study of these data, and no answer may be false too often.
+func TestRecordedSecondsDecideWhatTheStudyFound(t *testing.T) {
+	const experiments = 1000
+	for _, c := range []struct {
+		experiment string
+		mode       report.Mode
+		least      float64 // share of experiments that find two equal modes equal within 5 %
+	}{
+		{"2026-11-22-colocation-ninety-minutes", report.Tenon, 0.85},
+		{"2026-11-22-colocation-ninety-minutes", report.Default, 0.95},
+		{"2026-11-22-colocation-ninety-minutes", report.Burstable, 0.85},
+		{"2026-11-22-colocation-on-kubernetes", report.Tenon, 0.95},
+		{"2026-11-22-colocation-on-kubernetes", report.Default, 0.95},
+	} {
+		runs := windowsOf(t, c.experiment, c.mode)
+		share := func(truth float64, q stat.Question, verdict stat.Verdict) float64 {
+			rng, n := rand.New(rand.NewPCG(45, 1)), 0
+			for range experiments {
+				if q.Answer(drawWindows(rng, runs, truth), 1).Verdict == verdict {
+					n++
+				}
+			}
+			return float64(n) / experiments
+		}
+		tie, differs := share(1, stat.Question{Asks: stat.AsksWhich, Limit: 1.05}, stat.Tie), share(0.8, stat.Question{Asks: stat.AsksWhich, Limit: equalLimit}, stat.Differs)
+		below, above := share(aloneLimit, stat.Question{Asks: stat.AsksAtMost, Limit: aloneLimit}, stat.Met), share(aloneLimit, stat.Question{Asks: stat.AsksAtMost, Limit: aloneLimit}, stat.NotMet)
+		wrong := share(1, stat.Question{Asks: stat.AsksWhich, Limit: 1.0001}, stat.Differs)
+		t.Logf("%s, %s: equal within 5 %% %.1f, 20 %% lower %.1f; false below %.1f, above %.1f, differs %.1f (%%)", c.experiment, c.mode, 100*tie, 100*differs, 100*below, 100*above, 100*wrong)
+		if tie < c.least || differs < 0.99 {
+			t.Errorf("%s, %s: equal modes are found equal in %.1f %%, and 20 %% in %.1f %%", c.experiment, c.mode, 100*tie, 100*differs)
+		}
+		const most = stat.RatioError + 3*0.0069 // three standard errors
+		if max(below, above, wrong) > most {
+			t.Errorf("%s, %s: false answers in %.1f, %.1f and %.1f %%", c.experiment, c.mode, 100*below, 100*above, 100*wrong)
+		}
+	}
+}
