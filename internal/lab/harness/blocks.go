@@ -4,6 +4,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/testbed"
+	"tenon.sh/tenon/internal/lab/textlayout"
 )
 
 // maxRepeats is the maximum number of times that the void runs of a block are
@@ -49,6 +51,8 @@ type Series[C, R any] struct {
 	// Decides says what a planned number of blocks cannot decide, or "". If it
 	// is nil, nothing is said.
 	Decides func(blocks int) string
+	// Called is what a block is called; the default is "block".
+	Called string
 	// InOrder runs the cells of each block in the given order instead of a
 	// random one.
 	InOrder bool
@@ -156,14 +160,14 @@ func (s *Series[C, R]) runBlocks(ctx context.Context) (report.End, error) {
 	}
 	for block := 1; s.Blocks == 0 || block <= s.Blocks; block++ {
 		if left := time.Until(s.end); !s.end.IsZero() && left < s.time.remaining(len(s.Cells), s.First) {
-			s.Site.Status.Keep("stopped after %d blocks: another one does not fit into the time", block-1)
+			s.Site.Status.Keep("stopped after %s: another one does not fit into the time", s.blocks(block-1))
 			return report.EndTime, nil
 		}
 		if err := s.runBlock(ctx, block); err != nil {
 			return "", err
 		}
 		if s.Resolved != nil && s.Resolved(s.records) {
-			s.Site.Status.Keep("stopped after %d blocks, at a planned look", block)
+			s.Site.Status.Keep("stopped after %s, at a planned look", s.blocks(block))
 			return report.EndPlanned, nil
 		}
 	}
@@ -178,7 +182,7 @@ func (s *Series[C, R]) runBlock(ctx context.Context, block int) error {
 	}
 	for try := 0; len(todo) > 0 && try <= maxRepeats; try++ {
 		if try > 0 && !s.end.IsZero() && time.Now().After(s.end) {
-			s.Site.Status.Keep("%d void runs of block %d are not repeated: the time is over", len(todo), block)
+			s.Site.Status.Keep("%d void runs of %s %d are not repeated: the time is over", len(todo), s.called(), block)
 			return nil
 		}
 		var again []C
@@ -210,25 +214,31 @@ func (s *Series[C, R]) announce(block int, cell C, inBlock int) {
 	run, status := len(s.records)+1, s.Site.Status
 	switch {
 	case s.Blocks == 0 && s.end.IsZero():
-		status.Now("block %d, run %d: %v", block, run, cell)
+		status.Now("%s %d, run %d: %v", s.called(), block, run, cell)
 	case s.Blocks == 0:
-		status.Now("block %d, run %d: %v, at most %s left", block, run, cell, clock(time.Until(s.end)))
+		status.Now("%s %d, run %d: %v, at most %s left", s.called(), block, run, cell, clock(time.Until(s.end)))
 	default:
 		left := s.time.remaining(inBlock+(s.Blocks-block)*len(s.Cells), s.First)
 		if s.Whole > 0 {
 			left = max(s.Whole-time.Since(s.time.begun), 0)
 		}
-		status.Now("block %d of %d, run %d: %v, about %s left", block, s.Blocks, run, cell, clock(left))
+		status.Now("%s %d of %d, run %d: %v, about %s left", s.called(), block, s.Blocks, run, cell, clock(left))
 	}
 }
 
 func (s *Series[C, R]) said(block int, cell C, r R, void []string) {
-	text := fmt.Sprintf("block %d %-14v %s", block, cell, s.Tell(r))
+	text := fmt.Sprintf("%s %d %-14v %s", s.called(), block, cell, s.Tell(r))
 	if len(void) > 0 {
 		text += "  void: " + strings.Join(void, "; ")
 	}
 	s.Site.Status.Keep("%s", text)
 }
+
+// called returns what a block is called.
+func (s *Series[C, R]) called() string { return cmp.Or(s.Called, "block") }
+
+// blocks names a number of blocks.
+func (s *Series[C, R]) blocks(n int) string { return textlayout.Plural(n, s.called(), s.called()+"s") }
 
 // Block returns every cell once, in the random order in which the cells of a
 // block run. The order depends only on seed and block. Therefore an experiment

@@ -33,21 +33,21 @@ func Decides(blocks int, flags string) string {
 // decide.
 func (s *Series[C, R]) plan() []string {
 	block := s.time.remaining(len(s.Cells), s.First)
-	blocks, text := s.Blocks, fmt.Sprintf("each block has %s and takes about %s", textlayout.Plural(len(s.Cells), "run", "runs"), clock(block))
+	blocks, text := s.Blocks, fmt.Sprintf("each %s has %s and takes about %s", s.called(), textlayout.Plural(len(s.Cells), "run", "runs"), clock(block))
 	if blocks > 0 {
 		whole := block * time.Duration(blocks)
 		if s.Whole > 0 {
 			whole = s.Whole
 		}
 		block = whole / time.Duration(blocks)
-		text = fmt.Sprintf("%s of %s: about %s, and longer if runs are void", textlayout.Plural(blocks, "block", "blocks"), textlayout.Plural(len(s.Cells), "run", "runs"), clock(whole))
+		text = fmt.Sprintf("%s of %s: about %s, and longer if runs are void", s.blocks(blocks), textlayout.Plural(len(s.Cells), "run", "runs"), clock(whole))
 	}
 	if !s.end.IsZero() {
 		left := max(time.Until(s.end), 0)
 		text += ", at most " + clock(left)
 		if fit := int(left / max(block, 1)); blocks == 0 || fit < blocks {
 			blocks = fit
-			text += fmt.Sprintf(": time for about %s", textlayout.Plural(fit, "block", "blocks"))
+			text += fmt.Sprintf(": time for about %s", s.blocks(fit))
 		}
 	}
 	lines := []string{text}

@@ -115,6 +115,7 @@ func decidesByStarts(starts int) string {
 
 // switchModes makes a series of starts of a series of blocks.
 func (b *bench) switchModes(series *harness.Series[report.Mode, colocation.Run], on *machine) {
+	series.Called = "start"
 	series.Cells, series.Tell, series.Decides = []report.Mode{report.Switched}, tellStart, decidesByStarts
 	series.Run = func(ctx context.Context, mode report.Mode, index, start int) (r colocation.Run, err error) {
 		r.Run = report.Run{Index: index, Block: start, Mode: mode, Started: time.Now(), PSICPU: -1}
