@@ -301,12 +301,14 @@ func (x *follower) growBack(w *node.Workload, b Bound) {
 }
 
 // window returns the start of the window in which the requests of a service are judged
-// now. It returns the present time and false if they are not judged.
+// now. It returns the present time and false if they are not, or if the last window had no
+// verdict, as of a service that gets no more requests.
 func (x *follower) window(victim node.WorkloadID) (start time.Time, byRequests bool) {
-	if start = x.SLO.Requests[victim].From.At; start.IsZero() {
+	r := x.SLO.Requests[victim]
+	if r.From.At.IsZero() || r.Judgement.Verdict == slo.Undecided {
 		return x.Snapshot.At, false
 	}
-	return start, true
+	return r.From.At, true
 }
 
 // isBlamed reports whether BE work is to blame for a miss of the service: in the last

@@ -511,6 +511,30 @@ func TestABoundForRequestsConverges(t *testing.T) {
 	}
 }
 
+// TestABoundGoesWithoutAVerdict has a service that gets no more requests. Its windows
+// last a minute, and have no verdict.
+func TestABoundGoesWithoutAVerdict(t *testing.T) {
+	at := time.Unix(1e6, 0)
+	st := State{
+		Bounds: map[node.WorkloadID]Bound{"hog": {May: 2000, Victim: "web", At: at, Since: at, Cut: at}},
+		Levels: map[Pair]Level{"web hog": {May: 4000, At: at.Add(-time.Minute), Probe: time.Second}},
+	}
+	web := node.Workload{ID: "web", Class: node.LS}
+	web.Objective.Requests.Within[4] = 5 * time.Millisecond
+	window := slo.RequestState{From: node.Requests{At: at}, Judgement: slo.Judgement{Verdict: slo.Undecided, Cause: slo.TooFew}}
+	for range 60 {
+		at = at.Add(time.Second)
+		st = st.Follow(Input{
+			Capacity: capacity, Use: facts.Use{Workload: map[node.WorkloadID]unit.MilliCPU{"hog": min(st.Bounds["hog"].May, 12000)}},
+			SLO:      slo.Tracker{Requests: map[node.WorkloadID]slo.RequestState{"web": window}},
+			Snapshot: node.Snapshot{At: at, Workloads: []node.Workload{web, {ID: "hog", Class: node.BE}}},
+		})
+	}
+	if b := st.Bounds["hog"]; b.May != 0 && b.May < 12000 {
+		t.Errorf("after a minute: %+v", b)
+	}
+}
+
 // TestBoundsStayInRange drives random plants, whose workloads come and go, and
 // whose clock jumps.
 func TestBoundsStayInRange(t *testing.T) {
