@@ -15,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
 	"tenon.sh/tenon/internal/decide/trials/paired"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/lab/stat"
@@ -73,6 +76,60 @@ func BenchmarkCost(b *testing.B) {
 		}
 	}
 	b.Logf("%d blocks, CPU time\n%sand elapsed time\n%s", b.N, costTable(cpu), costTable(wall))
+}
+
+// BenchmarkProgram measures how long each run of the programs takes, by the kernel's
+// statistics, which add some 20 ns to it. The client and the server are on this
+// machine, so each request has two runs of both programs.
+func BenchmarkProgram(b *testing.B) {
+	s := newStage(b)
+	p := s.open()
+	path, id := s.group("service")
+	_, otherID := s.group("other")
+	l, port := s.listen(0)
+	to := l.Addr()
+	s.start("echo", path, l)
+	c := s.dial(to)
+	if err := c.SetDeadline(time.Time{}); err != nil {
+		b.Fatal(err)
+	}
+	counting, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
+	if err != nil {
+		b.Skip(err)
+	}
+	defer counting.Close()
+	for name, mode := range map[string]func(b *testing.B) *Service{
+		"tracked":      func(*testing.B) *Service { return s.track(p, id, port) },
+		"other-cgroup": func(*testing.B) *Service { return s.track(p, otherID, port) },
+		"other-port":   func(*testing.B) *Service { return s.track(p, id, 1) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			service := mode(b)
+			before := runs(b, p)
+			rounds(b, c, b.N)
+			for name, now := range runs(b, p) {
+				n := now.RunCount - before[name].RunCount
+				b.ReportMetric(float64(now.Runtime-before[name].Runtime)/float64(max(n, 1)), "ns/"+name)
+			}
+			if err := service.Close(); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}
+
+// runs returns the statistics of the programs.
+func runs(b *testing.B, p *Probe) map[string]*ebpf.ProgramStats {
+	b.Helper()
+	all := map[string]*ebpf.ProgramStats{}
+	for name, program := range p.objects.Programs {
+		now, err := program.Stats()
+		if err != nil {
+			b.Fatal(err)
+		}
+		all[name] = now
+	}
+	return all
 }
 
 // costTable compares each mode with the mode off, block by block.
