@@ -214,7 +214,7 @@ func testsOf(t *testing.T, image *Image, pkg string, args ...string) Command {
 		Args: append([]string{program, "-test.v", "-test.timeout=8m"}, args...),
 		Dir:  dir,
 		// The tests of this package select what runs in a guest.
-		Env:     []string{"TENON_TEST_STRICT=1", "TENON_TEST_KERNELS=all"},
+		Env:     []string{"TENON_TEST_STRICT=1", "TENON_TEST_KERNELS=all", "TENON_TEST_EMULATED=1"},
 		Timeout: 9 * time.Minute,
 	}
 }

@@ -16,7 +16,6 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -30,13 +29,10 @@ import (
 
 const ms = time.Millisecond
 
-// isEmulated reports whether the CPU is one of QEMU. It may stop for milliseconds
-// between two instructions, so that the times of the kernel and of a server differ.
-func isEmulated() bool {
-	vendor, _ := os.ReadFile("/sys/class/dmi/id/sys_vendor")
-	clocks, _ := os.ReadFile("/sys/devices/system/clocksource/clocksource0/available_clocksource")
-	return strings.Contains(string(vendor), "QEMU") && !strings.Contains(string(clocks), "kvm-clock")
-}
+// isEmulated reports whether this is a guest of test/vm. Its CPUs may stop for
+// milliseconds between two instructions, so that the times of the kernel and of a
+// server differ. What is counted must be right there, too.
+func isEmulated() bool { return os.Getenv("TENON_TEST_EMULATED") == "1" }
 
 // ask sends a request of 8 bytes that asks for a delay, and returns how long the
 // server says that it took.
@@ -90,7 +86,10 @@ func TestExchangesAreCountedInTheirBucket(t *testing.T) {
 						got = bucket
 					}
 				}
-				if got < 0 || got < want-1 || got > want+1 || total(after) != total(before)+1 {
+				if total(after) != total(before)+1 {
+					t.Errorf("%d exchanges after %d, %d unsure", total(after), total(before), after.Unsure())
+				}
+				if got < want-1 || got > want+1 {
 					wrong.Add(1)
 					t.Logf("%v is counted in bucket %d, want %d; %d exchanges after %d, %d unsure", took, got, want, total(after), total(before), after.Unsure())
 				}
@@ -102,11 +101,7 @@ func TestExchangesAreCountedInTheirBucket(t *testing.T) {
 		})
 	}
 	running.Wait()
-	most := int64(services * each / 1000)
-	if isEmulated() {
-		most *= 100
-	}
-	if n := wrong.Load(); n > most {
+	if n := wrong.Load(); n > services*each/1000 && !isEmulated() {
 		t.Errorf("%d of %d exchanges are more than a bucket away", n, services*each)
 	}
 	t.Logf("%d of %d exchanges are more than a bucket away; the hook is the %s", wrong.Load(), services*each, p.Hook())
@@ -208,8 +203,8 @@ func TestWhatOverlapsIsNotTold(t *testing.T) {
 		"a push": {"push", func(t *testing.T, c net.Conn) { mustRead(t, c, 40) }, func(r Reading) bool { return r.Unasked >= 10 && total(r) == 0 }},
 		"events after a request": {"in-pieces", func(t *testing.T, c net.Conn) {
 			mustWrite(t, c, message)
-			mustRead(t, c, 20*len(message))
-		}, func(r Reading) bool { return r.Unasked >= 15 && total(r) == 1 }},
+			mustRead(t, c, 10*len(message))
+		}, func(r Reading) bool { return r.Unasked >= 8 && total(r) == 1 }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, port := s.listen(0)

@@ -167,17 +167,17 @@ func answerAfterAll(fd int) {
 	_, _ = unix.Write(fd, []byte("all"))
 }
 
-// answerInPieces answers a request at once with 20 pieces, with 5 ms between them.
+// answerInPieces answers a request at once with 10 pieces, with 50 ms between them.
 func answerInPieces(fd int) {
 	for message := make([]byte, 8); ; {
 		if n, err := unix.Read(fd, message); err != nil || n == 0 {
 			return
 		}
-		for range 20 {
+		for range 10 {
 			if _, err := unix.Write(fd, message); err != nil {
 				return
 			}
-			time.Sleep(5 * time.Millisecond)
+			time.Sleep(50 * time.Millisecond)
 		}
 	}
 }
