@@ -27,7 +27,7 @@ var measureWords = map[string]string{
 
 // hindranceWords say why a question has no verdict.
 var hindranceWords = map[Hindrance]string{
-	TooFewRounds:       fmt.Sprintf("A verdict needs %d starts, and rounds in which both values are above zero.", stat.LeastStarts),
+	TooFewRounds:       fmt.Sprintf("A verdict needs %d starts, and %d rounds in which both values are above zero.", stat.LeastStarts, stat.LeastRounds),
 	ServiceFailed:      "The service failed requests, or answered too few of them, in a mode in whose favour the verdict would be.",
 	ClientStood:        "The client itself stood still for so many requests of a mode that its P90 depends on them: give it CPUs of its own.",
 	UnequallyDisturbed: "Disturbances hit the two modes unequally, so the rounds that remain are a selection.",
@@ -209,7 +209,8 @@ func (s *Switched) ending() []string {
 	for _, c := range s.Questions {
 		switch {
 		case c.Verdict == stat.Undecided:
-			texts = append(texts, fmt.Sprintf("%s, %s to %s: %s cannot tell.", measureWords[c.Measure], c.Of, c.To, textlayout.Plural(c.Effect.Starts, "start", "starts")))
+			texts = append(texts, fmt.Sprintf("%s, %s to %s: %s of %s cannot tell.", measureWords[c.Measure], c.Of, c.To,
+				textlayout.Plural(c.Effect.Rounds, "round", "rounds"), textlayout.Plural(c.Effect.Starts, "start", "starts")))
 		case c.Of == report.Tenon && c.To == report.Frozen && c.Measure == report.P90.Key:
 			texts = append(texts, "Under Tenon 90 of 100 answers took "+c.bound("long")+" as beside frozen batch work.")
 		case c.Of == report.Burstable && c.Measure == report.WaitingTime.Key:
@@ -269,8 +270,9 @@ func (s *Switched) warn(runs []Run) {
 		add("stopped by hand: no verdict is final, because a look at the results may have chosen the moment")
 	case e.Ended == report.EndFailed:
 		add("ended by an error: no verdict is final")
-	case s.StartsUsed < stat.LeastStarts:
-		add("%s: no verdict, because it needs %d (--starts)", textlayout.Plural(s.StartsUsed, "start", "starts"), stat.LeastStarts)
+	case s.StartsUsed < stat.LeastStarts || s.RoundsUsed < stat.LeastRounds:
+		add("%s of %s: no verdict, because it needs %d of %d (--starts, --start-length)", textlayout.Plural(s.RoundsUsed, "round", "rounds"),
+			textlayout.Plural(s.StartsUsed, "start", "starts"), stat.LeastRounds, stat.LeastStarts)
 	}
 	if all := s.RoundsUsed + s.RoundsLost; s.RoundsLost*5 > all {
 		add("%d of %d rounds do not count: a window of each was disturbed, failed or is missing", s.RoundsLost, all)

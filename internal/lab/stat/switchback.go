@@ -26,8 +26,12 @@ const RatioError = 0.05
 // starts from which it claims something. They are numbers of starts.
 var startLooks = []int{4, 8, 12}
 
-// LeastStarts is the fewest starts from which a verdict is possible.
-const LeastStarts = 4
+// LeastStarts and LeastRounds are the fewest starts, and the fewest rounds of all
+// starts together, from which a verdict is possible.
+const (
+	LeastStarts = 4
+	LeastRounds = 20
+)
 
 // Starts is the number of starts of an experiment that names none, and the last
 // look of one that may end early.
@@ -47,8 +51,6 @@ const (
 	// trimmed is the share of the rounds that the trimmed mean leaves out on each
 	// side: a second in which another program worked says nothing about a mode.
 	trimmed = 0.1
-	// leastRounds is the fewest rounds from which a bound is given.
-	leastRounds = 20
 	// droppedMost is the largest share of rounds without a finite ratio.
 	droppedMost = 0.05
 )
@@ -99,7 +101,7 @@ func EffectOf(r Rounds, alpha float64) Effect {
 
 // IsEnough reports whether a verdict may rest on the effect.
 func (e Effect) IsEnough() bool {
-	return e.Starts >= LeastStarts && e.Rounds >= leastRounds && e.Lower.Known() && e.Upper.Known() &&
+	return e.Starts >= LeastStarts && e.Rounds >= LeastRounds && e.Lower.Known() && e.Upper.Known() &&
 		float64(e.Dropped) <= droppedMost*float64(e.Rounds+e.Dropped)
 }
 

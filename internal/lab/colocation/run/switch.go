@@ -105,18 +105,18 @@ func (c Config) switches() bool { return c.Design == colocation.DesignSwitch }
 // rounds returns the number of rounds in a start.
 func (c Config) rounds() int { return int(c.Duration / (time.Duration(len(c.Modes)) * c.Turn)) }
 
-// decidesByStarts says what a planned number of starts cannot decide.
-func decidesByStarts(starts int) string {
-	if starts >= stat.LeastStarts {
+// decides says what a planned number of starts cannot decide.
+func (c Config) decides(starts int) string {
+	if starts >= stat.LeastStarts && starts*c.rounds() >= stat.LeastRounds {
 		return ""
 	}
-	return fmt.Sprintf("a verdict needs %d starts (--starts)", stat.LeastStarts)
+	return fmt.Sprintf("%d rounds of %d starts can decide nothing: a verdict needs %d of %d (--starts, --start-length)", starts*c.rounds(), starts, stat.LeastRounds, stat.LeastStarts)
 }
 
 // switchModes makes a series of starts of a series of blocks.
 func (b *bench) switchModes(series *harness.Series[report.Mode, colocation.Run], on *machine) {
 	series.Called = "start"
-	series.Cells, series.Tell, series.Decides = []report.Mode{report.Switched}, tellStart, decidesByStarts
+	series.Cells, series.Tell, series.Decides = []report.Mode{report.Switched}, tellStart, b.decides
 	series.Run = func(ctx context.Context, mode report.Mode, index, start int) (r colocation.Run, err error) {
 		r.Run = report.Run{Index: index, Block: start, Mode: mode, Started: time.Now(), PSICPU: -1}
 		err = on.runSwitched(ctx, &r)
