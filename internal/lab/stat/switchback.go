@@ -22,8 +22,7 @@ type Rounds map[int][]float64
 // modes is wrong, over all looks together.
 const RatioError = 0.05
 
-// The looks of an experiment of switched modes that may end early, and the fewest
-// starts from which it claims something. They are numbers of starts.
+// startLooks are the looks of an experiment of switched modes that may end early.
 var startLooks = []int{4, 8, 12}
 
 // LeastStarts and LeastRounds are the fewest starts, and the fewest rounds of all
