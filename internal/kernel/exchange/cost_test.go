@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
 	"tenon.sh/tenon/internal/decide/trials/paired"
@@ -52,9 +54,9 @@ func BenchmarkCost(b *testing.B) {
 		"other-port":   func() *Service { return s.track(p, id, 1) },
 	}
 	names := slices.Sorted(maps.Keys(modes))
-	cpu, wall := map[string]stat.Sample{}, map[string]stat.Sample{}
+	samples := map[string]stat.Sample{}
 	for _, name := range names {
-		cpu[name], wall[name] = stat.Sample{}, stat.Sample{}
+		samples[name] = stat.Sample{}
 	}
 	rng := rand.New(rand.NewPCG(7, 7))
 	runtime.LockOSThread() // so that one thread has all CPU time of the client
@@ -64,10 +66,9 @@ func BenchmarkCost(b *testing.B) {
 		for _, name := range names {
 			service := modes[name]()
 			rounds(b, c, costRounds/10) // warm-up
-			before, begin := cpuTime(b, pid)+cpuTime(b, os.Getpid()), time.Now()
+			before := cpuTime(b, pid) + cpuTime(b, os.Getpid())
 			rounds(b, c, costRounds)
-			wall[name][block] = float64(time.Since(begin)) / costRounds
-			cpu[name][block] = float64(cpuTime(b, pid)+cpuTime(b, os.Getpid())-before) / costRounds
+			samples[name][block] = float64(cpuTime(b, pid)+cpuTime(b, os.Getpid())-before) / costRounds
 			if service != nil {
 				if err := service.Close(); err != nil {
 					b.Fatal(err)
@@ -75,7 +76,7 @@ func BenchmarkCost(b *testing.B) {
 			}
 		}
 	}
-	b.Logf("%d blocks, CPU time\n%sand elapsed time\n%s", b.N, costTable(cpu), costTable(wall))
+	b.Logf("%d blocks\n%s", b.N, costTable(samples))
 }
 
 // BenchmarkProgram measures how long each run of the programs takes, by the kernel's
@@ -98,6 +99,7 @@ func BenchmarkProgram(b *testing.B) {
 		b.Skip(err)
 	}
 	defer counting.Close()
+	b.Run("empty", func(b *testing.B) { emptyRuns(b, c) })
 	for name, mode := range map[string]func(b *testing.B) *Service{
 		"tracked":      func(*testing.B) *Service { return s.track(p, id, port) },
 		"other-cgroup": func(*testing.B) *Service { return s.track(p, otherID, port) },
@@ -116,6 +118,30 @@ func BenchmarkProgram(b *testing.B) {
 			}
 		})
 	}
+}
+
+// emptyRuns measures a program at the first hook that does nothing: what the
+// statistics and the call of any program cost.
+func emptyRuns(b *testing.B, c net.Conn) {
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: "tcp_probe", License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer program.Close()
+	hook, err := link.AttachTracing(link.TracingOptions{Program: program})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer hook.Close()
+	rounds(b, c, b.N)
+	now, err := program.Stats()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(now.Runtime)/float64(max(now.RunCount, 1)), "ns/empty")
 }
 
 // runs returns the statistics of the programs.
