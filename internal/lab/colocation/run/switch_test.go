@@ -86,6 +86,7 @@ func TestADesignRefusesSettingsOfTheOther(t *testing.T) {
 // TestSwitchedModesRunAndLeaveNothing runs two starts. Each turn must have what its
 // mode has: no batch work while it is frozen, and Tenon's writes in turns of Tenon.
 func TestSwitchedModesRunAndLeaveNothing(t *testing.T) {
+	inTurn(t)
 	labtest.RequireReal(t, work.NGINXProgram, work.FFmpegProgram)
 	t.Setenv("TMPDIR", labtest.OpenDir(t))
 	c := smallExperiment(t)
@@ -201,6 +202,7 @@ func frozenExperiment(setting testbed.Setting) Config {
 // TestAKilledLabLeavesNothingFrozen kills a lab with SIGKILL while its batch work is
 // frozen. The descendants of the batch work must run again, so that they can be ended.
 func TestAKilledLabLeavesNothingFrozen(t *testing.T) {
+	inTurn(t)
 	labtest.RequireReal(t)
 	if dir := os.Getenv(killedLab); dir != "" {
 		s := labtest.Setting(t)

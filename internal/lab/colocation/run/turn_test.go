@@ -21,6 +21,8 @@ var inTurns = []string{
 	"TestFaultsAreFoundBeforeAnythingRuns",
 	"TestAServiceThatDrivesItselfLeavesNoCPUToAClient",
 	"TestAServiceOfOnesOwnUnderALoadCommand",
+	"TestSwitchedModesRunAndLeaveNothing",
+	"TestAKilledLabLeavesNothingFrozen",
 	"TestAnInterruptWhileFrozenLeavesNothing",
 	"TestAFullDiskLeavesNothing",
 }
