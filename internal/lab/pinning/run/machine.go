@@ -53,7 +53,7 @@ func enterMachine(ctx context.Context, c Config) (_ site, err error) {
 	return b, err
 }
 
-func (b *machine) length() time.Duration { return b.Work + 2*b.Duration }
+func (b *machine) length() time.Duration { return b.Work + 2*b.loop() }
 
 func (b *machine) refuse(c cell) string {
 	n, limit, all := b.pieces(c.part)

@@ -68,7 +68,7 @@ func (b *pods) refuseUnsuited() {
 // podsBegin is the time that pods need to begin.
 const podsBegin = 10 * time.Second
 
-func (b *pods) length() time.Duration { return b.Duration + podsBegin }
+func (b *pods) length() time.Duration { return b.loop() + podsBegin }
 
 // look chooses the node and the amounts of the pods.
 func (b *pods) look(ctx context.Context) error {

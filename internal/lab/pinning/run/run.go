@@ -50,6 +50,14 @@ type bench struct {
 
 func (b *bench) common() *bench { return b }
 
+// loop is the length of a loop on the web servers, and 0 if none runs.
+func (b *bench) loop() time.Duration {
+	if !slices.Contains(b.Parts, pinning.NGINX) {
+		return 0
+	}
+	return b.Duration
+}
+
 // Run runs the experiment. When it returns, even with an error, no process, cgroup
 // or object of the experiment is left. If it returns both an Outcome and an error,
 // the Outcome has the runs that had ended before the error.

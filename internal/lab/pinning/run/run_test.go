@@ -206,6 +206,23 @@ func TestEachClientOfTheOpenLoopHasItsOwnCPUsAndSchedule(t *testing.T) {
 	}
 }
 
+// A run of the job alone has no minutes of web servers. Else --max-time would leave
+// out blocks for which there is time.
+func TestTheLengthOfARunHasLoopsOnlyWithServers(t *testing.T) {
+	for _, c := range []struct {
+		parts []string
+		want  time.Duration
+	}{
+		{[]string{pinning.Pi}, 3 * time.Second},
+		{[]string{pinning.Pi, pinning.NGINX}, 123 * time.Second},
+	} {
+		b := &machine{bench: bench{Config: Config{Parts: c.parts, Work: 3 * time.Second, Duration: time.Minute}}}
+		if got := b.length(); got != c.want {
+			t.Errorf("%q: %v, want %v", c.parts, got, c.want)
+		}
+	}
+}
+
 func TestModesDifferByOneThing(t *testing.T) {
 	var topology node.Topology
 	for i := range 4 {
