@@ -17,7 +17,7 @@ const experiments = "docs/experiments"
 
 // The size limits of experiments, in bytes. largeExperiments lists the larger
 // ones with their sizes; they cannot shrink, because their histograms are
-// already compressed and are stored in base64.
+// already compressed and are stored in base64, or because they have many cells.
 const (
 	maxExperimentBytes = 200_000
 	maxTextBytes       = 8 << 10 // raw data as text; larger data go into the archive
@@ -25,6 +25,7 @@ const (
 
 var largeExperiments = map[string]int{
 	"2026-11-27-floor-on-a-cluster":         900_000,
+	"2026-11-30-published-concurrency-grid": 262_000,
 	"2026-11-27-weight-against-idle":        260_000,
 	"2026-11-27-trial-on-a-node":            360_000,
 	"2026-11-25-memcached-beside-compile":   720_000,

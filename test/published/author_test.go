@@ -339,13 +339,13 @@ func claims(t *testing.T, cells []cell) string {
 		return value(t, &n)
 	}
 	ours := []float64{}
-	for _, limit := range []string{"100", "250", "500"} {
-		for _, count := range []string{"2", "4"} {
+	for limit, counts := range map[string][]string{"100": {"2", "3", "4", "8", "16"}, "200": {"2", "3", "4", "8"}, "400": {"2", "3", "4"}, "800": {"2"}} {
+		for _, count := range counts {
 			ours = append(ours, at("options[strategy=quota,limit_mcpu="+limit+",jobs="+count+"].penalty"))
 		}
 	}
 	pinned := func(key string) float64 {
-		return 1 / at("comparisons[of=quota,to=pinned,jobs=1].job_seconds_ratio_interval."+key)
+		return 1 / at("comparisons[of=quota,to=pinned,limit_mcpu=1000,jobs=1].job_seconds_ratio_interval."+key)
 	}
 	hourly := func(option string) float64 { return at("options[" + option + "].jobs_per_hour.estimate") }
 	alone := []float64{}
@@ -359,6 +359,6 @@ func claims(t *testing.T, cells []cell) string {
 	m.line("With few jobs, own CPUs are better than a quota", fmt.Sprintf("a job alone takes ×%.2f to ×%.2f of its time", slices.Min(alone), slices.Max(alone)),
 		fmt.Sprintf("×%.2f (%.2f to %.2f)", pinned("estimate"), pinned("high"), pinned("low")))
 	m.line("Without a limit, a node ends the most jobs", fmt.Sprintf("%.0f an hour, three jobs at once; quota of 5 CPUs %.0f, slices of 5 CPUs %.0f", rate("no limit", 0), rate("quota", 5000), rate("slices", 5000)),
-		fmt.Sprintf("%.0f an hour, four jobs at once; quota of 0.5 %.0f, own CPU each for two jobs %.0f: undecided", hourly("strategy=unbounded,threads=,jobs=4"), hourly("strategy=quota,limit_mcpu=500,jobs=4"), hourly("strategy=pinned,jobs=2")))
+		fmt.Sprintf("%.0f an hour, four jobs at once; quota of 0.4 %.0f, own CPU each for two jobs %.0f: undecided", hourly("strategy=unbounded,threads=,jobs=4"), hourly("strategy=quota,limit_mcpu=400,jobs=4"), hourly("strategy=pinned,limit_mcpu=1000,jobs=2")))
 	return m.String()
 }
