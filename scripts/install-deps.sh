@@ -106,9 +106,11 @@ tests() {
 	cluster
 	bpf
 	lab
-	need xz-utils xz
+	need xz-utils xz # xz, lz4 and zstd: for the kernels of Debian
+	need lz4 lz4
+	need zstd zstd
+	need cpio cpio
 	need qemu-system-x86 qemu-system-x86_64
-	need zstd zstd # for the kernels of Debian
 	need prometheus promtool
 	need podman podman
 	need containerd containerd

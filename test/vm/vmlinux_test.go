@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -13,6 +15,28 @@ func TestKernelsOfDebianNeedNoBzImage(t *testing.T) {
 		to := filepath.Join(t.TempDir(), "vmlinux")
 		if ok, err := decompress(kernel(t, series), to); !ok || err != nil {
 			t.Errorf("the kernel %s cannot be started without its bzImage: %v", series, err)
+		}
+	}
+}
+
+// A machine that has compiled no kernel has these programs only if the tests ask
+// for them.
+func TestTheToolsOfKernelsAreInstalledForTheTests(t *testing.T) {
+	text, err := os.ReadFile("../../scripts/install-deps.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, tests, _ := strings.Cut(string(text), "\ntests() {\n")
+	tests, _, _ = strings.Cut(tests, "\n}")
+	programs := []string{"cpio"}
+	for _, c := range compressions {
+		if c.program != "gzip" { // each Debian has it
+			programs = append(programs, c.program)
+		}
+	}
+	for _, p := range programs {
+		if !regexp.MustCompile(`(?m)^\tneed \S+ ` + p + `\b`).MatchString(tests) {
+			t.Errorf("install-deps.sh test does not install %s", p)
 		}
 	}
 }
