@@ -58,27 +58,35 @@ func Lines(text string) string {
 // changed names, and a line feed in another text is "; ", because errors that are
 // joined have one.
 func Value[T any](v T) T {
-	change(reflect.ValueOf(&v).Elem())
+	change(reflect.ValueOf(&v).Elem(), func(t reflect.Type, text string) string {
+		if t == reflect.TypeFor[string]() {
+			text = strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ")
+		}
+		return Text(text)
+	})
+	return v
+}
+
+// EachText returns a deep copy of a value in which each text is what with makes of
+// it: names, keys of maps, and all other texts.
+func EachText[T any](v T, with func(string) string) T {
+	change(reflect.ValueOf(&v).Elem(), func(_ reflect.Type, text string) string { return with(text) })
 	return v
 }
 
 // change changes the texts in v, which can be set. What v points to is copied
-// before.
-func change(v reflect.Value) {
+// before. with gets the type of each text.
+func change(v reflect.Value, with func(reflect.Type, string) string) {
 	switch v.Kind() {
 	case reflect.String:
-		text := v.String()
-		if v.Type() == reflect.TypeFor[string]() {
-			text = strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ")
-		}
-		v.SetString(Text(text))
+		v.SetString(with(v.Type(), v.String()))
 	case reflect.Pointer, reflect.Interface:
 		if v.IsNil() {
 			return
 		}
 		own := reflect.New(v.Elem().Type())
 		own.Elem().Set(v.Elem())
-		change(own.Elem())
+		change(own.Elem(), with)
 		if v.Kind() == reflect.Interface {
 			own = own.Elem()
 		}
@@ -90,9 +98,9 @@ func change(v reflect.Value) {
 		own := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
 		reflect.Copy(own, v)
 		v.Set(own)
-		changeAll(v)
+		changeAll(v, with)
 	case reflect.Array:
-		changeAll(v)
+		changeAll(v, with)
 	case reflect.Map:
 		if v.IsNil() {
 			return
@@ -102,23 +110,23 @@ func change(v reflect.Value) {
 			key, elem := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
 			key.Set(of.Key())
 			elem.Set(of.Value())
-			change(key)
-			change(elem)
+			change(key, with)
+			change(elem, with)
 			own.SetMapIndex(key, elem)
 		}
 		v.Set(own)
 	case reflect.Struct:
 		for i := range v.NumField() {
 			if v.Field(i).CanSet() { // other packages keep no names in fields of their own
-				change(v.Field(i))
+				change(v.Field(i), with)
 			}
 		}
 	}
 }
 
-func changeAll(v reflect.Value) {
+func changeAll(v reflect.Value, with func(reflect.Type, string) string) {
 	for i := range v.Len() {
-		change(v.Index(i))
+		change(v.Index(i), with)
 	}
 }
 

@@ -51,6 +51,10 @@ func TestEachTextInAValueIsOneLine(t *testing.T) {
 	if *got.Inner != good || got.All[0] != good || got.By[`k\n`] != good || got.Array[0] != `\x1b` || got.None != nil || got.hidden != v.hidden {
 		t.Errorf("%+v", got)
 	}
+	marked := EachText(v, func(text string) string { return "<" + text + ">" })
+	if want := (inner{"<a\nb>", "<one\ntwo\x1b\n>"}); *marked.Inner != want || marked.All[0] != want || marked.By["<k\n>"] != want || marked.Array[0] != "<\x1b>" {
+		t.Errorf("%+v", marked)
+	}
 	if bad.Name != "a\nb" || v.All[0] != bad || v.By["k\n"] != bad {
 		t.Error("the value itself was changed")
 	}

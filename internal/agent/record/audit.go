@@ -2,7 +2,6 @@ package record
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -182,7 +181,7 @@ func (a *Audit) run() {
 func (a *Audit) write(writes []Write) (err error) {
 	var text []byte
 	for _, w := range writes {
-		line, err := json.Marshal(w)
+		line, err := textOfLine(w)
 		if err != nil {
 			return err
 		}

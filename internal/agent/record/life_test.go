@@ -62,14 +62,23 @@ func newLife(workloads int) *life {
 }
 
 func (l *life) add(class node.Class, i int) {
-	w := node.Workload{ID: node.WorkloadID(fmt.Sprintf("%s.slice/unit-%03d.service", strings.ToLower(string(class)), i)), Class: class, Rule: "all"}
+	l.join(node.WorkloadID(fmt.Sprintf("%s.slice/unit-%03d.service", strings.ToLower(string(class)), i)), class, func(w *node.Workload) {
+		if i%5 == 0 {
+			w.MemoryLimit, w.CPULimit = node.Some[unit.Bytes](1<<30), node.Some[unit.MilliCPU](300)
+		}
+		if i == 2 {
+			w.Class, w.CPURequest = node.LSR, node.Some(unit.CPUs(1))
+		}
+	})
+}
+
+// join adds a workload with the cgroup that its ID names, after the changes.
+func (l *life) join(id node.WorkloadID, class node.Class, changes ...func(*node.Workload)) {
+	w := node.Workload{ID: id, Class: class, Rule: "all"}
 	w.Cgroup = node.CgroupPath(w.ID)
 	w.ContentionRoot = w.Cgroup.Parent()
-	if i%5 == 0 {
-		w.MemoryLimit, w.CPULimit = node.Some[unit.Bytes](1<<30), node.Some[unit.MilliCPU](300)
-	}
-	if i == 2 {
-		w.Class, w.CPURequest = node.LSR, node.Some(unit.CPUs(1))
+	for _, change := range changes {
+		change(&w)
 	}
 	at := 0
 	for at < len(l.snap.Workloads) && l.snap.Workloads[at].ID < w.ID {

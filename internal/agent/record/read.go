@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -45,10 +44,7 @@ func (r *reader) next() (entry, error) {
 			return entry{}, err
 		}
 		r.number++
-		var l line
-		d := json.NewDecoder(bytes.NewReader(text))
-		d.DisallowUnknownFields() // without a field, a replay would have other results
-		err = d.Decode(&l)
+		l, err := parseLine(text)
 		// The version is the first field of a line, so it is known even if later
 		// fields cannot be read.
 		if r.isForeign(l.Version) {

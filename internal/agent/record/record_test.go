@@ -41,7 +41,7 @@ func linesOf(t *testing.T, turns []Tick, every int) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := json.Marshal(l)
+		text, err := textOfLine(l)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,8 +50,31 @@ func linesOf(t *testing.T, turns []Tick, every int) string {
 	return b.String()
 }
 
-func TestTicksReadAsTheyWereRecorded(t *testing.T) {
-	turns := lived(12, 300, time.Second)
+func TestTicksReadAsTheyWereRecorded(t *testing.T) { readBack(t, lived(12, 300, time.Second)) }
+
+// TestNamesOfAnyBytesAreRecorded uses names of cgroups that are not UTF-8, which the
+// kernel accepts. JSON can hold none of them. It also uses names that look like what
+// JSON, or the record, makes of such names.
+func TestNamesOfAnyBytesAreRecorded(t *testing.T) {
+	l := newLife(4)
+	for _, name := range []string{"\xff", "\xfe", "\ufffd", "caf\xe9/\xff", "caf\u00e9", `a\x2db`, `"\xff"`, `\ufffd`, "\xff\xfe"} {
+		l.join(node.WorkloadID("be.slice/"+name), node.BE)
+		l.join(node.WorkloadID("ls.slice/"+name), node.LS)
+	}
+	var turns []Tick
+	for range 150 {
+		turns = append(turns, l.tick(time.Second))
+	}
+	readBack(t, turns)
+	r, err := Replay(strings.NewReader(linesOf(t, turns, 64)), nil)
+	if err != nil || !r.Identical() || r.Ticks != len(turns) || r.RecordedSteps == 0 {
+		t.Errorf("%v: %+v", err, r)
+	}
+}
+
+// readBack records ticks, and compares what is read with them.
+func readBack(t *testing.T, turns []Tick) {
+	t.Helper()
 	r, err := newReader(strings.NewReader(linesOf(t, turns, 64)))
 	if err != nil {
 		t.Fatal(err)
@@ -447,7 +470,7 @@ func FuzzReplay(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		one, err := json.Marshal(line)
+		one, err := textOfLine(line)
 		if err != nil {
 			f.Fatal(err)
 		}

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"compress/gzip"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -112,7 +111,7 @@ func (r *Recorder) add(t Tick) error {
 	if err != nil {
 		return err
 	}
-	text, err := json.Marshal(l)
+	text, err := textOfLine(l)
 	if err != nil {
 		return fmt.Errorf("record a tick: %w", err)
 	}
