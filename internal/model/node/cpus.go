@@ -5,7 +5,7 @@ import "tenon.sh/tenon/internal/model/cpus"
 // A CPUOverride says which CPUs one workload asks for, and which CPUs a scheduler
 // chose for it. If it is zero, the class of the workload alone decides.
 type CPUOverride struct {
-	// Pod is the UID of the pod, for reports.
+	// Pod is the UID of the pod. A pod keeps its CPUs by it, and reports name it.
 	Pod string `json:"pod,omitempty"`
 	cpus.PodRequest
 	// Chosen is the choice of a scheduler, or nil. A Choice is large, so the

@@ -33,8 +33,40 @@ type Held struct {
 	// Allocations has the CPUs of each workload that holds some. It is nil if no
 	// workload demands CPUs.
 	Allocations map[node.WorkloadID]cpus.Allocation `json:"allocations,omitempty"`
+	// Pods has the UID of each pod that holds CPUs, because two pods may have one
+	// name, one after the other or both at once.
+	Pods map[node.WorkloadID]string `json:"pods,omitempty"`
 	// Notes has a note on each workload that demands CPUs. Decide does not read it.
 	Notes map[node.WorkloadID]cpus.Note `json:"notes,omitempty"`
+}
+
+// follow returns what the workloads of a snapshot held before. It finds a pod by its
+// UID. The ID of a pod's workload is the pod's name, and also has the UID while there
+// is a second pod of that name. So the ID changes when the second one comes or goes,
+// and a new pod may have the ID of one that has ended.
+func (h Held) follow(all []node.Workload) Held {
+	if len(h.Pods) == 0 {
+		return h
+	}
+	ids := make(map[string]node.WorkloadID, len(h.Pods)) // by UID
+	for id, uid := range h.Pods {
+		ids[uid] = id
+	}
+	now := Held{Allocations: make(map[node.WorkloadID]cpus.Allocation, len(h.Allocations))}
+	for i := range all {
+		id := all[i].ID
+		if uid := all[i].Overrides.CPUs.Pod; uid != "" && h.Pods[id] != uid {
+			if had, known := ids[uid]; known {
+				id = had
+			} else if h.Pods[id] != "" { // the one with this ID was another pod
+				continue
+			}
+		}
+		if a, held := h.Allocations[id]; held {
+			now.Allocations[all[i].ID] = a
+		}
+	}
+	return now
 }
 
 // Exclusive returns the own CPUs of a workload. It returns false if the workload
@@ -111,13 +143,22 @@ func Decide(shared facts.NodeCPUs, keep unit.Percent, had Held, s node.Snapshot)
 	divided := shared.Counted(s)
 	r := round{
 		Grants: Grants{Held: Held{Allocations: map[node.WorkloadID]cpus.Allocation{}}, Map: pick.Compile(s.Topology)},
-		snap:   s, had: had, all: s.Topology.All(), divided: divided, least: Keep(keep, divided), counted: countedOn(s),
+		snap:   s, had: had.follow(s.Workloads), all: s.Topology.All(), divided: divided, least: Keep(keep, divided), counted: countedOn(s),
 	}
 	bound := r.claims()
 	r.start(bound)
 	r.divide()
 	r.share(bound)
 	r.Open = r.free
+	for i := range s.Workloads {
+		w := &s.Workloads[i]
+		if _, holds := r.Allocations[w.ID]; holds && w.Overrides.CPUs.Pod != "" {
+			if r.Pods == nil {
+				r.Pods = map[node.WorkloadID]string{}
+			}
+			r.Pods[w.ID] = w.Overrides.CPUs.Pod
+		}
+	}
 	return r.Grants
 }
 
