@@ -13,6 +13,7 @@ import (
 
 	"tenon.sh/tenon/internal/agent/health"
 	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/machine/host"
 	"tenon.sh/tenon/internal/machine/lease"
@@ -179,14 +180,7 @@ func (g *guard) order(steps []plan.Step) []int {
 // After lease.ErrLost, the tick must not write, because another process has
 // taken the lease in order to restore all knobs.
 func (g *guard) writeBounds(wants []plan.Want) error {
-	bounds := make([]lease.Bound, 0, len(wants))
-	for _, w := range wants {
-		inode, err := g.host.Inode(w.Knob.Cgroup)
-		if err != nil {
-			continue // the cgroup is gone and needs no bound
-		}
-		bounds = append(bounds, lease.Bound{Knob: w.Knob, Inode: inode, Value: w.Value, Reason: w.Reason})
-	}
+	bounds := g.boundsOf(wants)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.bounds = bounds
@@ -194,6 +188,36 @@ func (g *guard) writeBounds(wants []plan.Want) error {
 		return err
 	}
 	return nil // renew has reported any other error
+}
+
+// boundsOf returns the bounds for these wants. A cgroup that is gone needs none. If a
+// cgroup cannot be looked up for another reason, it may exist: its bound keeps the
+// inode number that the last one had. Without a last one there is no bound, because
+// the watchdog could take a later cgroup of that name for this one.
+func (g *guard) boundsOf(wants []plan.Want) []lease.Bound {
+	bounds := make([]lease.Bound, 0, len(wants))
+	var missing []error
+	for _, w := range wants {
+		inode, err := g.host.Inode(w.Knob.Cgroup)
+		if errors.Is(err, cgroup.ErrGone) {
+			continue
+		}
+		if err != nil {
+			last := slices.IndexFunc(g.bounds, func(b lease.Bound) bool { return b.Knob == w.Knob })
+			if last < 0 {
+				missing = append(missing, err)
+				continue
+			}
+			inode = g.bounds[last].Inode
+		}
+		bounds = append(bounds, lease.Bound{Knob: w.Knob, Inode: inode, Value: w.Value, Reason: w.Reason})
+	}
+	text := ""
+	if len(missing) > 0 {
+		text = fmt.Sprintf("%d safe bounds of best-effort work are not in the lease: %v", len(missing), missing[0])
+	}
+	g.health.Set(health.Bounds, "cgroups", text)
+	return bounds
 }
 
 // end records the end of a tick. The next tick is due after period.

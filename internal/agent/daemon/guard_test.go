@@ -218,6 +218,35 @@ func TestBoundsThatCannotBeWrittenAreNoDamage(t *testing.T) {
 	}
 }
 
+// TestOnlyABoundOfAGoneCgroupIsDropped gives the guard safe bounds of a cgroup that does
+// not exist, and of cgroups that cannot be looked up: the kernel refuses their paths,
+// which are too long. Such a cgroup may exist.
+func TestOnlyABoundOfAGoneCgroupIsDropped(t *testing.T) {
+	g := openTestGuard(t)
+	if _, err := g.host.Inode(""); err != nil {
+		t.Skipf("this machine has no cgroups: %v", err)
+	}
+	quota := func(p node.CgroupPath) node.Knob { return node.Knob{Cgroup: p, File: node.FileCPUMax} }
+	gone, hidden, another := node.CgroupPath("tenon-test-gone"), node.CgroupPath(strings.Repeat("x", 5000)), node.CgroupPath(strings.Repeat("y", 5000))
+	g.bounds = []lease.Bound{{Knob: quota(gone), Inode: 8, Value: node.Limit(500)}, {Knob: quota(hidden), Inode: 7, Value: node.Limit(500)}}
+	var wants []plan.Want
+	for _, p := range []node.CgroupPath{gone, hidden, another} {
+		wants = append(wants, plan.Want{Intent: plan.Set, Knob: quota(p), Value: node.Limit(300), Owner: plan.OwnerSuppress, BE: true})
+	}
+	if err := g.writeBounds(wants); err != nil {
+		t.Fatal(err)
+	}
+	if want := (lease.Bound{Knob: quota(hidden), Inode: 7, Value: node.Limit(300)}); len(g.bounds) != 1 || g.bounds[0] != want {
+		t.Errorf("the bounds are %.200v", g.bounds)
+	}
+	if g.health.Err(health.Bounds) == nil {
+		t.Error("the bound that is missing is no trouble")
+	}
+	if err := g.writeBounds(nil); err != nil || len(g.health.All()) != 0 || len(g.bounds) != 0 {
+		t.Errorf("without bounds: %v, %v", err, g.health.All())
+	}
+}
+
 // openTestGuard opens a guard whose lease is in a directory of its own.
 func openTestGuard(t *testing.T) *guard {
 	t.Helper()

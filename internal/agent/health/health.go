@@ -26,7 +26,8 @@ const (
 	// reports the loss and ends this trouble.
 	Lost Kind = "lost"
 	// Bounds means that the lease is renewed, but with old safe bounds, because
-	// new ones cannot be written. A restart would not help.
+	// new ones cannot be written, or without a bound of a cgroup that cannot be
+	// looked up. A restart would not help.
 	Bounds Kind = "bounds"
 	// Contested means that another program keeps writing the knobs that Tenon
 	// writes.
