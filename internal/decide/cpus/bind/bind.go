@@ -148,12 +148,17 @@ func (b *binder) memory(w *node.Workload, cpus unit.CPUSet) seating {
 			m.to.Add(unit.CPU(c.NUMA))
 		}
 	}
+	nodes := m.to
 	for p := w.Cgroup; p != ""; p = p.Parent() {
 		if own, _ := facts.Original(b.snap.Knobs, node.Knob{Cgroup: p, File: node.FileMems}).(node.CPUs); !own.Set.Empty() {
 			all, m.to = all.Intersect(own.Set), m.to.Intersect(own.Set)
 		}
 	}
-	if m.to.Empty() || m.to == all {
+	if m.to.Empty() {
+		m.say, m.reason = true, fmt.Sprintf("%s may not use the memory of the NUMA nodes of its CPUs (%v): its cgroup excludes them", w.ID, nodes)
+		return m
+	}
+	if m.to == all {
 		m.reason = "its CPUs are on every NUMA node that it may use"
 		return m
 	}
