@@ -11,7 +11,7 @@ import (
 // Usage.
 func EqualButUse(a, b *node.Workload) bool {
 	return a.ID == b.ID && a.Class == b.Class && a.Rule == b.Rule && a.Pod == b.Pod && a.Owner == b.Owner && a.Container == b.Container &&
-		a.Cgroup == b.Cgroup && a.ContentionRoot == b.ContentionRoot && a.IdleCgroup == b.IdleCgroup && a.CPULimit == b.CPULimit && a.MemoryLimit == b.MemoryLimit &&
+		a.Cgroup == b.Cgroup && a.ContentionRoot == b.ContentionRoot && a.IdleCgroup == b.IdleCgroup && a.CPULimit == b.CPULimit && a.MemoryLimit == b.MemoryLimit && a.StartLimit == b.StartLimit &&
 		a.CPUManagedExternally == b.CPUManagedExternally && a.MemoryManagedExternally == b.MemoryManagedExternally &&
 		a.CPURequest == b.CPURequest && a.MemoryRequest == b.MemoryRequest && a.Weight == b.Weight && a.Priority == b.Priority &&
 		a.EvictionPriority == b.EvictionPriority && a.SubPriority == b.SubPriority && a.DefaultPriority == b.DefaultPriority &&

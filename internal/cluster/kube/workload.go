@@ -127,6 +127,9 @@ func (s *scene) workload(p *corev1.Pod) (node.Workload, bool) {
 	w.Unlabelled = Class(p) == "" && w.Class == node.BE
 	w.Daemon, w.Owner = isDaemon(p), ownerOf(p)
 	w.Starting = p.Status.Phase == corev1.PodPending
+	if w.Class == node.BE {
+		w.StartLimit = startLimit(p)
+	}
 	w.Passing = p.Spec.RestartPolicy != "" && p.Spec.RestartPolicy != corev1.RestartPolicyAlways || p.Labels["app.kubernetes.io/part-of"] == "tenon"
 	w.SubPriority, _ = SubPriority(p)
 	w.EvictionPriority, _ = EvictionPriority(p)
@@ -283,6 +286,68 @@ func statusesOf(p *corev1.Pod) []runningContainer {
 	add(p.Spec.InitContainers, p.Status.InitContainerStatuses)
 	add(p.Spec.Containers, p.Status.ContainerStatuses)
 	return all
+}
+
+// startLimit returns the largest CPU limit of the containers that the kubelet will start
+// next. It is absent if there is none with a limit of cpu, which the container runtime
+// writes. Until the pod is initialized, only its next init container starts.
+func startLimit(p *corev1.Pod) node.Maybe[unit.MilliCPU] {
+	if p.DeletionTimestamp != nil {
+		return node.Maybe[unit.MilliCPU]{}
+	}
+	var most unit.MilliCPU
+	initialized := slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodInitialized && c.Status == corev1.ConditionTrue
+	})
+	look := func(specs []corev1.Container, statuses []corev1.ContainerStatus, init bool) (all bool) {
+		for _, c := range specs {
+			var st corev1.ContainerStatus
+			if i := slices.IndexFunc(statuses, func(st corev1.ContainerStatus) bool { return st.Name == c.Name }); i >= 0 {
+				st = statuses[i]
+			}
+			if startsNext(p, c, st, init) {
+				most = max(most, amountsOf(c.Resources, nativeCPU, nativeMem).CPULimit.Or(0))
+			}
+			done := st.State.Terminated != nil && st.State.Terminated.ExitCode == 0
+			if c.RestartPolicy != nil {
+				done = st.State.Running != nil
+			}
+			if init && !initialized && !done {
+				return false
+			}
+		}
+		return true
+	}
+	if look(p.Spec.InitContainers, p.Status.InitContainerStatuses, true) {
+		look(p.Spec.Containers, p.Status.ContainerStatuses, false)
+	}
+	if most == 0 {
+		return node.Maybe[unit.MilliCPU]{}
+	}
+	return node.Some(most)
+}
+
+// startsNext reports whether the kubelet will start a container next: for the first time,
+// or because it has ended. AddContainer makes a status with an ID and no state, of a
+// container whose limits the runtime has written.
+func startsNext(p *corev1.Pod, c corev1.Container, st corev1.ContainerStatus, init bool) bool {
+	policy, sidecar := p.Spec.RestartPolicy, c.RestartPolicy != nil
+	if sidecar {
+		policy = corev1.RestartPolicy(*c.RestartPolicy)
+	}
+	switch {
+	case st.State.Running != nil:
+		return false
+	case st.State.Waiting != nil:
+		return true
+	case st.State.Terminated == nil:
+		return st.ContainerID == ""
+	case policy == corev1.RestartPolicyNever:
+		return false
+	case st.State.Terminated.ExitCode != 0:
+		return true
+	}
+	return policy != corev1.RestartPolicyOnFailure && (!init || sidecar)
 }
 
 // AddContainer adds the id of a new container to the status of its pod, because the kubelet has

@@ -300,3 +300,62 @@ func TestWhatEndsByItselfIsPassing(t *testing.T) {
 		}
 	}
 }
+
+// TestTheNextContainerToStartIsKnown checks which CPU limit the container runtime writes
+// next. The kubelet starts init containers one after the other, and restarts a container
+// by the policy of its pod.
+func TestTheNextContainerToStartIsKnown(t *testing.T) {
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	waiting := func(why string) corev1.ContainerState {
+		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: why}}
+	}
+	ended := func(code int32) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}
+	}
+	states := func(all ...corev1.ContainerState) podChange {
+		return func(p *corev1.Pod) {
+			for i, st := range all {
+				p.Status.ContainerStatuses[i].State = st
+			}
+		}
+	}
+	initial := func(st corev1.ContainerState) podChange {
+		return func(p *corev1.Pod) {
+			p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, corev1.ContainerStatus{Name: "i", State: st})
+		}
+	}
+	policy := func(r corev1.RestartPolicy) podChange { return func(p *corev1.Pod) { p.Spec.RestartPolicy = r } }
+	fresh := func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }
+	a, b, plain := container("a", "cpu=1", "cpu=2"), container("b", "cpu=1", "cpu=1500m"), container("c", "cpu=1", "")
+	start, sidecar := initContainer("i", "cpu=1", "cpu=3", false), initContainer("i", "cpu=1", "cpu=1", true)
+	initialized := func(p *corev1.Pod) {
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodInitialized, Status: corev1.ConditionTrue})
+	}
+	for name, c := range map[string]struct {
+		made []podChange
+		want unit.MilliCPU // 0: absent
+	}{
+		"all run":                              {[]podChange{be, a, b, states(running, running)}, 0},
+		"created, and not reported":            {[]podChange{be, a, b, states(running, corev1.ContainerState{})}, 0},
+		"a new pod":                            {[]podChange{be, a, b, fresh}, 2000},
+		"one waits":                            {[]podChange{be, a, b, states(running, waiting("CrashLoopBackOff"))}, 1500},
+		"both wait":                            {[]podChange{be, a, b, states(waiting("RunContainerError"), waiting("ContainerCreating"))}, 2000},
+		"without a limit":                      {[]podChange{be, a, plain, states(running, waiting("ContainerCreating"))}, 0},
+		"it ended, and starts again":           {[]podChange{be, a, b, states(running, ended(0)), policy(corev1.RestartPolicyAlways)}, 1500},
+		"it ended well":                        {[]podChange{be, a, b, states(running, ended(0)), policy(corev1.RestartPolicyOnFailure)}, 0},
+		"it failed":                            {[]podChange{be, a, b, states(running, ended(1)), policy(corev1.RestartPolicyOnFailure)}, 1500},
+		"it failed for good":                   {[]podChange{be, a, b, states(running, ended(1)), policy(corev1.RestartPolicyNever)}, 0},
+		"behind an init container that runs":   {[]podChange{be, start, a, initial(running), states(waiting("PodInitializing"))}, 0},
+		"the init container starts":            {[]podChange{be, start, a, initial(waiting("PodInitializing")), states(waiting("PodInitializing"))}, 3000},
+		"the init container failed":            {[]podChange{be, start, a, initial(ended(1)), states(waiting("PodInitializing"))}, 3000},
+		"after the init container":             {[]podChange{be, start, a, initial(ended(0)), states(waiting("PodInitializing"))}, 2000},
+		"a sidecar and a container wait":       {[]podChange{be, sidecar, a, initialized, initial(waiting("CrashLoopBackOff")), states(waiting("CrashLoopBackOff"))}, 2000},
+		"the pod is being deleted":             {[]podChange{be, a, states(waiting("CrashLoopBackOff")), func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }}, 0},
+		"a service is not bounded, so no need": {[]podChange{a, states(waiting("CrashLoopBackOff"))}, 0},
+	} {
+		got, known := onePod(t, pod("job", c.made...)).StartLimit.Value()
+		if got != c.want || known != (c.want > 0) {
+			t.Errorf("%s: %v %v, want %v", name, got, known, c.want)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // Input holds what Decide reads besides the configuration.
@@ -64,15 +65,16 @@ func Decide(c Config, had Lending, in Input) (Lending, []plan.Want) {
 			above[b.Knob.Cgroup] = v
 		}
 	}
+	starts := l.StartLimits(&s)
 	for i := range wants {
-		wants[i] = limitQuota(s.Knobs, l, above, wants[i])
+		wants[i] = limitQuota(s.Knobs, l, above, starts, wants[i])
 	}
 	for _, p := range l.QuotasBelow(&s) {
 		if seen[p] {
 			continue
 		}
 		w := plan.Want{Intent: plan.Release, Knob: node.Knob{Cgroup: p, File: node.FileCPUMax}, Owner: plan.OwnerLimit, Reason: "no CPU limit is set for it", BE: true}
-		if w = limitQuota(s.Knobs, l, above, w); w.Intent == plan.Set {
+		if w = limitQuota(s.Knobs, l, above, starts, w); w.Intent == plan.Set {
 			wants = append(wants, w)
 		}
 	}
@@ -125,19 +127,28 @@ func ownLimit(k *node.Knobs, w *node.Workload, p *node.Container) (want plan.Wan
 	return want, base, true
 }
 
-// limitQuota reduces a wanted quota to the quota of the contention root above
-// the cgroup, if that quota is smaller.
-func limitQuota(k node.Knobs, l facts.Layout, above map[node.CgroupPath]node.CPUMax, want plan.Want) plan.Want {
+// limitQuota reduces a wanted quota to the bound of the contention root above
+// the cgroup, if that bound is smaller. If the root gets more than its bound, because a
+// container in it waits to start, the bound also applies to a cgroup without a quota.
+func limitQuota(k node.Knobs, l facts.Layout, above map[node.CgroupPath]node.CPUMax, starts map[node.CgroupPath]unit.MilliCPU, want plan.Want) plan.Want {
 	root, below := l.RootAbove(want.Knob.Cgroup)
 	bound, bounded := above[root]
 	if !below || !bounded {
 		return want
 	}
 	own, known := want.Outcome(k).(node.CPUMax)
-	if now, _ := k.Now[want.Knob].(node.CPUMax); known && !facts.IsQuota(own) {
+	now, _ := k.Now[want.Knob].(node.CPUMax)
+	switch {
+	case !known:
+		return want
+	case !facts.IsQuota(own) && starts[root] > facts.MilliOf(bound):
+		want.Intent, want.Value = plan.Set, bound
+		want.Reason = fmt.Sprintf("cgroup v1: a container of %s waits to start, and the bound is here until then", root)
+		return want
+	case !facts.IsQuota(own):
 		own = now // its quota is removed only after the quota above it has become smaller
 	}
-	if known && facts.IsQuota(own) && bound.CompareWidth(own) < 0 {
+	if facts.IsQuota(own) && bound.CompareWidth(own) < 0 {
 		want.Intent, want.Value = plan.Set, bound
 		want.Reason = fmt.Sprintf("cgroup v1: %s may not exceed %s above it", want.Knob.Cgroup, root)
 	}

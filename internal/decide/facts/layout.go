@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // A Layout says where in the cgroup tree the work of one class, usually BE,
@@ -137,6 +138,28 @@ func LayoutOfOne(i int, s node.Snapshot) Layout {
 	}
 	l.RootOf[i] = w.Cgroup
 	return l
+}
+
+// StartLimits returns, for the contention roots that are the cgroup of a pod, the quota that
+// the root needs so that the container runtime can start the containers of the pod. It is
+// nil except on cgroup v1, where a child's quota may not exceed its parent's.
+func (l Layout) StartLimits(s *node.Snapshot) map[node.CgroupPath]unit.MilliCPU {
+	if s.Knobs.Kernel.CgroupVersion != 1 {
+		return nil
+	}
+	var all map[node.CgroupPath]unit.MilliCPU
+	for i := range s.Workloads {
+		w := &s.Workloads[i]
+		limit, waits := w.StartLimit.Value()
+		if !waits || !l.isRoot[w.Cgroup] {
+			continue
+		}
+		if all == nil {
+			all = map[node.CgroupPath]unit.MilliCPU{}
+		}
+		all[w.Cgroup] = max(all[w.Cgroup], limit)
+	}
+	return all
 }
 
 // IsRoot reports whether p is a contention root.

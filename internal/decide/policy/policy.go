@@ -117,6 +117,7 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	next.Seats, seats, bounds = seat.Wants(c.Seats, st.Seats, nodeCPUs, l, next.Use, own, bounds, s)
 	var limits []plan.Want
 	next.Lending, limits = burst.Decide(c.Burst, st.Lending, burst.Input{Layout: l, Use: next.Use, Own: own, Seats: seats, Bounds: bounds, Single: next.Single, Snapshot: s})
+	bounds = suppress.LetStart(l, bounds, s)
 	if len(c.Cache.Classes) > 0 || facts.AnyOf(s.Workloads, cache.OwnsControl) {
 		next.CacheBackOff = st.CacheBackOff.Follow(next.SLO, s)
 		shares = cache.Decide(c.Cache, next.CacheBackOff, !next.Selector.ClearsSiblings(c.CPUQOS, s), s)

@@ -90,7 +90,7 @@ func Decide(c Config, saved unit.MilliCPU, in Input) (unit.MilliCPU, []plan.Want
 		return 0, nil
 	}
 	c = c.strategyDuring(in.BackOff)
-	x := suppressor{Config: c, NodeCPUs: in.NodeCPUs, Layout: l, use: u, snap: s, cpus: in.NodeCPUs.Counted(s), tops: topsOf(l, in.Single, s), chain: chainOf(l, s), own: in.Own, avoid: in.Avoid, seated: in.Seated}
+	x := suppressor{Config: c, NodeCPUs: in.NodeCPUs, Layout: l, use: u, snap: s, cpus: in.NodeCPUs.Counted(s), tops: topsOf(l, in.Single, s), starts: l.StartLimits(&s), chain: chainOf(l, s), own: in.Own, avoid: in.Avoid, seated: in.Seated}
 	switch {
 	case !c.Enable:
 		_, sets := x.keepOff(plan.Release, "CPU suppress is off")
@@ -145,6 +145,7 @@ type suppressor struct {
 	snap   node.Snapshot
 	cpus   unit.CPUSet // the CPUs that make up the capacity
 	tops   map[node.CgroupPath]top
+	starts map[node.CgroupPath]unit.MilliCPU // see LetStart
 	chain  []link
 	own    hold.Grants
 	avoid  []unit.CPU  // see Input

@@ -99,6 +99,10 @@ type Workload struct {
 	// such a limit alone, and sets only CPU burst and memory protection.
 	CPUManagedExternally    bool `json:"cpu_managed_externally,omitempty"`
 	MemoryManagedExternally bool `json:"memory_managed_externally,omitempty"`
+	// StartLimit is the largest CPU limit of the containers of a BE pod that wait to start
+	// and whose limit the container runtime writes. On cgroup v1 the kernel refuses this
+	// write, and the container cannot start, while the pod has a smaller quota.
+	StartLimit Maybe[unit.MilliCPU] `json:"start_limit,omitzero"`
 	// CPURequest and MemoryRequest are the workload's requests, or absent if it
 	// requests nothing.
 	CPURequest    Maybe[unit.MilliCPU] `json:"cpu_request,omitzero"`
