@@ -62,7 +62,7 @@ func TestTheLastLinesBeginWithTheDecisions(t *testing.T) {
 		}
 		open := false
 		for i, s := range sentences {
-			if textlayout.Runes(s) > textlayout.Width-4 {
+			if textlayout.Columns(s) > textlayout.Width-4 {
 				t.Errorf("too long for one line: %q", s)
 			}
 			if decidedIn(s) && open {

@@ -114,7 +114,7 @@ func TestLadderTableHasThePublishedRows(t *testing.T) {
 		t.Errorf("%d rows of intervals, want one for each percentile and one for the delay:\n%s", n, text)
 	}
 	for l := range strings.Lines(text) {
-		if n := textlayout.Runes(strings.TrimSuffix(l, "\n")); n > textlayout.Width {
+		if n := textlayout.Columns(strings.TrimSuffix(l, "\n")); n > textlayout.Width {
 			t.Errorf("line of %d characters: %s", n, l)
 		}
 	}

@@ -74,7 +74,7 @@ func TestTableReadsAsTheGoldenFiles(t *testing.T) {
 		}
 		synthetic.CheckGolden(t, "synthetic-"+name+".table.txt", b.Bytes())
 		for l := range strings.Lines(b.String()) {
-			if n := textlayout.Runes(strings.TrimSuffix(l, "\n")); n > textlayout.Width {
+			if n := textlayout.Columns(strings.TrimSuffix(l, "\n")); n > textlayout.Width {
 				t.Errorf("%s: line of %d characters, want at most %d:\n%s", name, n, textlayout.Width, l)
 			}
 		}

@@ -57,7 +57,7 @@ func TestTablesStandBothWaysAndFit(t *testing.T) {
 	wide := Table{Heads: make([]Head, 14), Rows: []Row{{Label: "label", Cells: slicesOf("12345", 13)}}}
 	tight, _ := text(t, Page{Sections: []Section{{Table: wide}}})
 	for line := range strings.Lines(tight) {
-		if n := textlayout.Runes(strings.TrimSpace(line)); n > textlayout.Width {
+		if n := textlayout.Columns(strings.TrimSpace(line)); n > textlayout.Width {
 			t.Errorf("a line has %d characters", n)
 		}
 	}

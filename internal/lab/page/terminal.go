@@ -45,7 +45,7 @@ func (s Section) write(b *bytes.Buffer) {
 	}
 	verdict := 11
 	for _, c := range s.Claims {
-		verdict = max(verdict, textlayout.Runes(c.Verdict)+1)
+		verdict = max(verdict, textlayout.Columns(c.Verdict)+1)
 	}
 	for _, c := range s.Claims {
 		textlayout.Paragraph(b, textlayout.Pad(strings.ToUpper(c.Verdict), -verdict), c.Statement+".")
@@ -64,21 +64,19 @@ func (t Table) write(b *bytes.Buffer) {
 		return
 	}
 	widths := t.widths(2)
-	if total(widths) > textlayout.Width {
+	if textlayout.Total(widths) > textlayout.Width {
 		widths = t.widths(1)
 	}
-	line := func(cell func(int) string) {
-		text := textlayout.Pad(cell(0), -widths[0])
-		for i := range widths[1:] {
-			text += textlayout.Pad(cell(i+1), widths[i+1])
-		}
-		b.WriteString(strings.TrimRight(text, " ") + "\n")
+	widths[0] = -widths[0]
+	heads := make([]string, len(t.Heads))
+	for i, h := range t.Heads {
+		heads[i] = h.Text
 	}
-	line(func(i int) string { return t.Heads[i].Text })
-	b.WriteString(strings.Repeat("-", total(widths)) + "\n")
+	var rows [][]string
 	for _, r := range t.Rows {
-		line(r.cell)
+		rows = append(rows, append([]string{r.Label}, r.Cells...))
 	}
+	textlayout.Table(b, widths, [][]string{heads}, rows)
 }
 
 // widths returns the widths of the columns, with at least gap spaces between two.
@@ -93,23 +91,15 @@ func (t Table) widths(gap int) []int {
 			widths[i] = t.Cell
 			continue
 		}
-		widths[i] = textlayout.Runes(h.Text)
+		widths[i] = textlayout.Columns(h.Text)
 		for _, r := range t.Rows {
-			widths[i] = max(widths[i], textlayout.Runes(r.cell(i)))
+			widths[i] = max(widths[i], textlayout.Columns(r.cell(i)))
 		}
 		if i > 0 {
 			widths[i] += gap
 		}
 	}
 	return widths
-}
-
-func total(widths []int) int {
-	sum := 0
-	for _, w := range widths {
-		sum += w
-	}
-	return sum
 }
 
 // cell returns the label, which is cell 0, or one of the other cells.

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"tenon.sh/tenon/internal/lab/textlayout"
 )
 
 const measured = `{"experiment": {"client": "tenon", "machine": {"cpus": 2}}, "modes": {
@@ -39,7 +41,7 @@ func TestARunStandsBesideTheDocument(t *testing.T) {
 	}
 	for _, g := range grids {
 		for line := range strings.Lines(g.Text()) {
-			if n := columns(strings.TrimSuffix(line, "\n")); n > 100 {
+			if n := textlayout.Columns(strings.TrimSuffix(line, "\n")); n > 100 {
 				t.Errorf("%d columns: %s", n, line)
 			}
 		}

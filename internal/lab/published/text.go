@@ -3,6 +3,7 @@ package published
 import (
 	"bytes"
 	"io"
+	"slices"
 	"strings"
 
 	"tenon.sh/tenon/internal/lab/textlayout"
@@ -26,27 +27,20 @@ func (g Grid) Text() string {
 					rows = append(rows, make([]string, 1+len(l.Cells)))
 				}
 				rows[j][1+column] = part
-				width = max(width, columns(part))
+				width = max(width, textlayout.Columns(part))
 			}
 		}
 		if i == 0 || g.Lines[i-1].Fact != l.Fact {
 			rows = append([][]string{{l.Fact}}, rows...)
-			label = max(label, min(columns(l.Fact), 24))
+			label = max(label, min(textlayout.Columns(l.Fact), 24))
 		}
-		label = max(label, columns(rows[len(rows)-1][0]), columns("  "+l.From))
+		label = max(label, textlayout.Columns(rows[len(rows)-1][0]), textlayout.Columns("  "+l.From))
 		body = append(body, rows)
 	}
 	width = max(width, min(28, (textlayout.Width-label)/max(len(g.Columns), 1)-2)) + 2
 	var b bytes.Buffer
 	if g.Where != "" {
 		textlayout.Paragraph(&b, "", "In the document: "+g.Where+".")
-	}
-	line := func(row []string) {
-		text := fill(row[0], label)
-		for _, cell := range row[1:] {
-			text += "  " + fill(cell, width-2)
-		}
-		b.WriteString(strings.TrimRight(text, " ") + "\n")
 	}
 	heads := [][]string{make([]string, 1+len(g.Columns))}
 	for i, c := range g.Columns {
@@ -57,16 +51,22 @@ func (g Grid) Text() string {
 			heads[j][1+i] = part
 		}
 	}
-	for _, row := range heads {
-		line(row)
+	widths := []int{-label}
+	for range g.Columns {
+		widths = append(widths, -width)
 	}
-	b.WriteString(strings.Repeat("-", label+width*len(g.Columns)) + "\n")
-	for _, rows := range body {
-		for _, row := range rows {
-			line(row)
+	textlayout.Table(&b, widths, indent(heads), indent(slices.Concat(body...)))
+	return b.String()
+}
+
+// indent puts a gap before each cell of the rows, but not before their labels.
+func indent(rows [][]string) [][]string {
+	for _, row := range rows {
+		for i := range row[1:] {
+			row[1+i] = "  " + row[1+i]
 		}
 	}
-	return b.String()
+	return rows
 }
 
 // parts cuts a cell into the parts that stand below each other: the figure, its
@@ -85,21 +85,6 @@ func parts(cell string, few bool) []string {
 		all = append(all, "  "+interval)
 	}
 	return all
-}
-
-// fill appends spaces up to a width in columns of a terminal.
-func fill(s string, width int) string { return s + strings.Repeat(" ", max(width-columns(s), 0)) }
-
-// columns returns the width of a text in a terminal, in which a Chinese character
-// has two columns.
-func columns(s string) (n int) {
-	const firstWide, lastWide = 0x2E80, 0xFFDC
-	for _, r := range s {
-		if n++; r >= firstWide && r <= lastWide {
-			n++
-		}
-	}
-	return n
 }
 
 // WriteText prints the tables of a document for a terminal.

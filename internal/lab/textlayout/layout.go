@@ -10,20 +10,45 @@ import (
 // Width is the width of the terminal in columns.
 const Width = 100
 
-// Pad fills s with spaces up to the width, in characters. It adds the spaces on
+// Pad fills s with spaces up to the width, in columns. It adds the spaces on
 // the left. If width is negative, it adds them on the right.
 func Pad(s string, width int) string {
 	if width < 0 {
-		return s + strings.Repeat(" ", max(-width-Runes(s), 0))
+		return s + strings.Repeat(" ", max(-width-Columns(s), 0))
 	}
-	return strings.Repeat(" ", max(width-Runes(s), 1)) + s
+	return strings.Repeat(" ", max(width-Columns(s), 1)) + s
+}
+
+// Table writes the heads of columns, a line, and the rows. The width of a column is that
+// of Pad: a negative one means that its cells begin at the left.
+func Table(b *bytes.Buffer, widths []int, heads, rows [][]string) {
+	write := func(rows [][]string) {
+		for _, row := range rows {
+			text := ""
+			for i, cell := range row {
+				text += Pad(cell, widths[i])
+			}
+			b.WriteString(strings.TrimRight(text, " ") + "\n")
+		}
+	}
+	write(heads)
+	b.WriteString(strings.Repeat("-", Total(widths)) + "\n")
+	write(rows)
+}
+
+// Total returns the width of a table.
+func Total(widths []int) (sum int) {
+	for _, w := range widths {
+		sum += max(w, -w)
+	}
+	return sum
 }
 
 // Paragraph writes head and then text. It wraps the text, and indents the
 // following lines to the width of head.
 func Paragraph(b *bytes.Buffer, head, text string) {
-	indent := strings.Repeat(" ", Runes(head))
-	for i, l := range Wrap(text, Width-Runes(head)) {
+	indent := strings.Repeat(" ", Columns(head))
+	for i, l := range Wrap(text, Width-Columns(head)) {
 		if i > 0 {
 			head = indent
 		}
@@ -41,7 +66,7 @@ func List(b *bytes.Buffer, title string, items []string) {
 	}
 }
 
-// Wrap breaks text at spaces into lines of at most width characters. A percent
+// Wrap breaks text at spaces into lines of at most width columns. A percent
 // sign stays with its number.
 func Wrap(text string, width int) []string {
 	var words []string
@@ -58,7 +83,7 @@ func Wrap(text string, width int) []string {
 		switch {
 		case line == "":
 			line = word
-		case Runes(line)+1+Runes(word) > width:
+		case Columns(line)+1+Columns(word) > width:
 			lines = append(lines, line)
 			line = word
 		default:
@@ -68,8 +93,17 @@ func Wrap(text string, width int) []string {
 	return append(lines, line)
 }
 
-// Runes returns the number of characters of s.
-func Runes(s string) int { return len([]rune(s)) }
+// Columns returns the width of s in a terminal, in which a Chinese character has two
+// columns.
+func Columns(s string) (n int) {
+	const firstWide, lastWide = 0x2E80, 0xFFDC
+	for _, r := range s {
+		if n++; r >= firstWide && r <= lastWide {
+			n++
+		}
+	}
+	return n
+}
 
 // Plural prints a number with its noun.
 func Plural(n int, one, many string) string {
