@@ -45,24 +45,9 @@ func pages(t *testing.T) map[string]page {
 		if filepath.Ext(name) != ".md" {
 			return nil
 		}
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		p := page{name: filepath.ToSlash(name), lines: strings.Split(string(text), "\n")}
-		code := false
-		for _, line := range p.lines {
-			fence := codeFence.MatchString(line)
-			if fence {
-				code = !code
-			}
-			if fence || code {
-				line = ""
-			}
-			p.prose = append(p.prose, line)
-		}
+		p, err := readPage(name)
 		all[p.name] = p
-		return nil
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -73,13 +58,54 @@ func pages(t *testing.T) map[string]page {
 	return all
 }
 
+func readPage(name string) (page, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return page{}, err
+	}
+	p := page{name: filepath.ToSlash(name), lines: strings.Split(string(text), "\n")}
+	code := false
+	for _, line := range p.lines {
+		fence := codeFence.MatchString(line)
+		if fence {
+			code = !code
+		}
+		if fence || code {
+			line = ""
+		}
+		p.prose = append(p.prose, line)
+	}
+	return p, nil
+}
+
+// TestDocumentsAreWrapped also reads the pages of the experiments. In these, a whole
+// command may stand in a line of prose, in backquotes or indented by four spaces.
 func TestDocumentsAreWrapped(t *testing.T) {
-	for _, p := range pages(t) {
+	check := func(p page, columns func(line string) int) {
 		for i, line := range p.prose {
-			if n := utf8.RuneCountInString(line); n > maxColumns && !strings.HasPrefix(strings.TrimSpace(line), "|") {
+			if n := columns(line); n > maxColumns && !strings.HasPrefix(strings.TrimSpace(line), "|") {
 				t.Errorf("%s:%d has %d columns, at most %d", p.name, i+1, n, maxColumns)
 			}
 		}
+	}
+	for _, p := range pages(t) {
+		check(p, utf8.RuneCountInString)
+	}
+	published, err := filepath.Glob(filepath.FromSlash(experiments + "/*/README.md"))
+	if err != nil || len(published) == 0 {
+		t.Fatalf("no experiment: %v", err)
+	}
+	for _, name := range published {
+		p, err := readPage(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(p, func(line string) int {
+			if strings.HasPrefix(line, "    ") || strings.HasPrefix(line, "`") {
+				return 0
+			}
+			return utf8.RuneCountInString(line)
+		})
 	}
 }
 
