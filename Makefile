@@ -49,21 +49,23 @@ scheduler-build:
 # The virtual machines compute, and the tests without root often wait, so they run
 # beside each other (decision 92). The tests as root and those of the cluster have
 # the machine alone: what Tenon gives to batch work depends on what else runs.
-.PHONY: test test-apart test-guests
+.PHONY: test test-stages test-apart test-guests
 test: ## install what is missing, run the tests: as a user, as root, on Kubernetes, in a VM, and a short experiment
-	$(STAGE) tools 5m scripts/install-deps.sh test
-	$(STAGE) vet 12m $(MAKE) --no-print-directory vet lint
-	$(STAGE) vm-kernel 6m $(MAKE) --no-print-directory vm-kernel
-	$(STAGE) cluster-build 20m $(MAKE) --no-print-directory cluster-build
-	$(MAKE) --no-print-directory -j2 test-apart test-guests
-	$(STAGE) root 10m $(MAKE) --no-print-directory root-test ROOT_ONLY=bin/skipped-as-user
-	$(STAGE) cluster 10m $(MAKE) --no-print-directory cluster-test
+	@scripts/test.sh $(MAKE) --no-print-directory test-stages
+test-stages:
+	@$(STAGE) tools 5m scripts/install-deps.sh test
+	@$(STAGE) vet 12m $(MAKE) --no-print-directory vet lint
+	@$(STAGE) vm-kernel 6m $(MAKE) --no-print-directory vm-kernel
+	@$(STAGE) cluster-build 20m $(MAKE) --no-print-directory cluster-build
+	@$(MAKE) --no-print-directory -j2 test-apart test-guests
+	@$(STAGE) root 10m $(MAKE) --no-print-directory root-test ROOT_ONLY=bin/skipped-as-user
+	@$(STAGE) cluster 10m $(MAKE) --no-print-directory cluster-test
 test-apart:
-	$(STAGE) user 10m $(MAKE) --no-print-directory user-test
-	$(STAGE) chart 6m $(MAKE) --no-print-directory chart
-	$(STAGE) scheduler 10m $(MAKE) --no-print-directory scheduler
+	@$(STAGE) user 10m $(MAKE) --no-print-directory user-test
+	@$(STAGE) chart 6m $(MAKE) --no-print-directory chart
+	@$(STAGE) scheduler 10m $(MAKE) --no-print-directory scheduler
 test-guests:
-	$(STAGE) vm 16m nice -n 5 $(MAKE) --no-print-directory vm
+	@$(STAGE) vm 16m nice -n 5 $(MAKE) --no-print-directory vm
 
 # The tests of which make test runs some for each commit (test/turn), and the
 # tests that take hours.

@@ -3,11 +3,21 @@
 # budget (in the form of timeout(1): 90s, 5m), and prints its duration. A stage
 # that exceeds its budget fails, so that growth of the whole is noticed. It also
 # prints the CPU time of the stage: two stages are faster side by side if both wait.
+#
+# A line each two minutes ($STAGE_PULSE seconds) shows that the stage goes on. With
+# $STAGE_RESULTS, a line "NAME STATUS SECONDS" is added to that file (test.sh).
 set -uo pipefail
 name=$1 budget=$2
 shift 2
 echo "== $name (budget $budget)"
 start=$SECONDS
+# read waits on a pipe to which nothing writes. A sleep would outlive this shell. The loop
+# ignores SIGINT, as all jobs in the background of a script, so it looks for its parent.
+while read -rt "${STAGE_PULSE:-120}" _ <> <(:); [ $? -gt 128 ] && kill -0 $$ 2>/dev/null; do
+	echo "-- $name: goes on, for $(((SECONDS - start) / 60)) min of at most $budget"
+done &
+pulse=$! && disown # else this shell reports that it was ended
+trap 'kill "$pulse" 2>/dev/null' EXIT
 timeout --kill-after=20s "$budget" "$@"
 status=$?
 [ "$status" = 124 ] && echo "== $name: over its budget of $budget"
@@ -17,4 +27,5 @@ LC_ALL=C times >"$times"
 used=$(awk -F'[ms ]+' 'NR == 2 { printf "%.0f", 60 * ($1 + $3) + $2 + $4 }' "$times")
 rm "$times"
 echo "== $name: $([ "$status" = 0 ] && echo ok || echo "failed, status $status") in $((SECONDS - start)) s, CPU $used s"
+[ -z "${STAGE_RESULTS-}" ] || echo "$name $status $((SECONDS - start))" >>"$STAGE_RESULTS"
 exit "$status"

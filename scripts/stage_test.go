@@ -1,0 +1,91 @@
+package scripts_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// output runs a script and returns its lines, and whether it succeeded.
+func output(t *testing.T, env []string, script string, args ...string) (lines []string, ok bool) {
+	t.Helper()
+	cmd := exec.Command("./"+script, args...)
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	if _, ended := errors.AsType[*exec.ExitError](err); err != nil && !ended {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSpace(string(out)), "\n"), err == nil
+}
+
+// TestALongStageSaysThatItGoesOn runs a stage of some seconds with a pulse of one. It
+// also checks the line with the result, which make test counts.
+func TestALongStageSaysThatItGoesOn(t *testing.T) {
+	results := filepath.Join(t.TempDir(), "results")
+	env := []string{"STAGE_PULSE=1", "STAGE_RESULTS=" + results}
+	for _, c := range []struct {
+		command string
+		ok      bool
+		pulse   bool
+		result  string
+	}{
+		{"sleep 4", true, true, "^long 0 [0-9]+$"},
+		{"exit 3", false, false, "^long 3 [0-9]+$"},
+	} {
+		_ = os.Remove(results)
+		lines, ok := output(t, env, "stage.sh", "long", "1m", "sh", "-c", c.command)
+		pulse := slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "-- long: ") })
+		end := lines[len(lines)-1]
+		if ok != c.ok || c.pulse && !pulse || lines[0] != "== long (budget 1m)" || !strings.HasPrefix(end, "== long: ") || slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, "Terminated") }) {
+			t.Errorf("%s: ok %v, pulse %v:\n%s", c.command, ok, pulse, strings.Join(lines, "\n"))
+		}
+		if text, err := os.ReadFile(results); err != nil || !regexp.MustCompile(c.result).MatchString(strings.TrimSpace(string(text))) {
+			t.Errorf("%s: the result is %q, %v", c.command, text, err)
+		}
+	}
+}
+
+// TestMakeTestSaysWhatItDoes compares the stages that make test announces with those in
+// the Makefile, and reads the line with its result.
+func TestMakeTestSaysWhatItDoes(t *testing.T) {
+	makefile, err := os.ReadFile("../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	budgets := map[string]string{}
+	for _, m := range regexp.MustCompile(`(?m)^\t@?\$\(STAGE\) (\S+) (\d+)m `).FindAllStringSubmatch(string(makefile), -1) {
+		budgets[m[1]] = m[2]
+	}
+	env := []string{"TENON_CACHE=" + t.TempDir()}
+	lines, ok := output(t, env, "test.sh", "scripts/stage.sh", "vet", "1m", "true")
+	if end := lines[len(lines)-1]; !ok || !strings.HasPrefix(end, "make test: ok, all stages in ") {
+		t.Errorf("ok %v, the last line is %q", ok, end)
+	}
+	announced := map[string]string{}
+	row := regexp.MustCompile(`^(\S+) +\d+ +\d+ +(\d+)  \S`)
+	for _, line := range lines {
+		if m := row.FindStringSubmatch(line); m != nil {
+			announced[m[1]] = m[2]
+		}
+		if len(line) > 100 {
+			t.Errorf("%d columns: %s", len(line), line)
+		}
+	}
+	if len(budgets) < 10 || len(announced) != len(budgets) {
+		t.Errorf("the Makefile has %d stages, and make test announces %d:\n%s", len(budgets), len(announced), strings.Join(lines, "\n"))
+	}
+	for name, most := range budgets {
+		if announced[name] != most {
+			t.Errorf("the stage %s may take %s minutes, and make test says %q", name, most, announced[name])
+		}
+	}
+	lines, ok = output(t, env, "test.sh", "scripts/stage.sh", "vet", "1m", "false")
+	if end := lines[len(lines)-1]; ok || !strings.HasPrefix(end, "make test: FAILED after ") || !strings.Contains(end, ": vet (status 1, ") {
+		t.Errorf("ok %v, the last line is %q", ok, end)
+	}
+}
