@@ -109,6 +109,63 @@ func TestDocumentsAreWrapped(t *testing.T) {
 	}
 }
 
+// TestTheFirstPagesAreShortAndTrue checks the pages that a newcomer reads: the guide for
+// contributors is short, and each test that they name exists. The forms for issues must
+// have what GitHub asks of them.
+func TestTheFirstPagesAreShortAndTrue(t *testing.T) {
+	const mostLines = 120
+	declared := map[string]bool{}
+	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(text, -1) {
+			declared[string(m[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"CONTRIBUTING.md", "SECURITY.md"} {
+		p, err := readPage(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(p.lines) > mostLines {
+			t.Errorf("%s has %d lines, at most %d", name, len(p.lines), mostLines)
+		}
+		named := regexp.MustCompile("`(Test[A-Z]\\w+)`").FindAllStringSubmatch(strings.Join(p.lines, "\n"), -1)
+		if len(named) == 0 {
+			t.Errorf("%s names no test", name)
+		}
+		for _, m := range named {
+			if test := m[1]; !declared[test] {
+				t.Errorf("%s names %s, and there is no such test", name, test)
+			}
+		}
+	}
+	forms, err := filepath.Glob(filepath.FromSlash(".github/ISSUE_TEMPLATE/*.yml"))
+	if err != nil || len(forms) < 2 {
+		t.Errorf("the forms for issues: %v, %v", forms, err)
+	}
+	for _, name := range forms {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if filepath.Base(name) == "config.yml" {
+			continue
+		}
+		for _, key := range []string{"name: ", "description: ", "body:"} {
+			if !regexp.MustCompile("(?m)^" + key).Match(text) {
+				t.Errorf("%s has no %s", name, key)
+			}
+		}
+	}
+}
+
 // TestEveryPageIsLinkedFromItsIndex checks that the index of each folder links
 // all its pages.
 func TestEveryPageIsLinkedFromItsIndex(t *testing.T) {
