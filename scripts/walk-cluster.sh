@@ -1,35 +1,35 @@
 #!/usr/bin/env bash
-# walk-cluster: types the commands of docs/ten-minutes-on-a-cluster.md like a
-# reader who has no cluster, in the order of the page, and prints how long each
-# took. It leaves out what the page has only for a cluster of one's own (steps 1
-# and 2). It fails if a command fails, if no node has batch resources, or if a pod
-# does not run, except a batch pod for which the node has no idle CPU. It needs
-# what make cluster needs; the cluster is gone afterwards.
+# walk-cluster: types the commands of docs/first-steps.md about a cluster like a
+# reader, in the order of the page, then removes Tenon by the commands of
+# docs/install.md, and prints how long each took. It fails if a command fails, if
+# no node has batch resources, or if a pod does not run, except a batch pod for
+# which the node has no idle CPU. It needs what make cluster needs; the cluster is
+# gone afterwards.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/typed.sh
-page=docs/ten-minutes-on-a-cluster.md
+page=docs/first-steps.md
 work=$(mktemp -d)
 sudo=
 [ "$(id -u)" = 0 ] || sudo="sudo -E env PATH=$PATH"
 trap 'make --no-print-directory cluster-down; rm -rf "$work"' EXIT
 
 begun=$EPOCHREALTIME
-first=$(typed "$page" '## A cluster to play with' '## 1.' | head -n 1)
+first=$(typed "$page" '## A cluster' '### Offer' | head -n 1)
 [ "$first" = "make cluster TENON=1" ] || { echo "walk-cluster: the page begins with: $first" >&2; exit 1; }
 $first
 took "$begun" "$first"
 
-# The manifest of step 4 is its first block of YAML.
-awk '/^## 4\./ { step = 1 } step && /^```yaml/ { on = 1; next } /^```/ && on { exit } on' "$page" >"$work/pods.yaml"
+# The manifest of the two pods is the first block of YAML of its section.
+awk '/^### A service/ { step = 1 } step && /^```yaml/ { on = 1; next } /^```/ && on { exit } on' "$page" >"$work/pods.yaml"
 {
 	echo 'set -euo pipefail'
 	echo ". $PWD/scripts/typed.sh"
 	echo "cd $work"
-	typed "$page" '## 3.' '## 5.' | sed 's/NODE-NAME/node-0/; s/.*/shown '"'"'&'"'"'/' | while read -r line; do
+	typed "$page" '### Offer' '### A CPU' | sed 's/NODE-NAME/node-0/; s/.*/shown '"'"'&'"'"'/' | while read -r line; do
 		case $line in
 		*custom-columns*) # whose own quotes must stay
-			echo "shown $(printf %q "$(typed "$page" '## 3.' '## 5.' | grep custom-columns)")"
+			echo "shown $(printf %q "$(typed "$page" '### Offer' '### A CPU' | grep custom-columns)")"
 			echo 'kubectl get nodes -o jsonpath="{.items[*].status.allocatable.kubernetes\.io/batch-memory}" | grep -q "[1-9]"'
 			echo "took $begun 'from the first command to batch resources on the node'"
 			;;
@@ -42,6 +42,8 @@ awk '/^## 4\./ { step = 1 } step && /^```yaml/ { on = 1; next } /^```/ && on { e
 		*) echo "$line" ;;
 		esac
 	done
-	typed "$page" '## 5.' 'More:' | sed 's/.*/shown '"'"'&'"'"'/'
+	# The cluster itself is removed by the trap.
+	{ typed "$page" '### Take it away' | grep -v '^make '; typed docs/install.md '## Remove it' '## With GitOps'; } |
+		sed 's/.*/shown '"'"'&'"'"'/'
 } >"$work/script"
 $sudo bin/cluster -name dev run bash "$work/script"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# walk-machine: types the commands of docs/ten-minutes-one-machine.md like a
+# walk-machine: types the commands of docs/first-steps.md about one machine like a
 # reader, in the order of the page, and prints how long each took. It fails if a
 # command fails, or if the last one leaves something behind. Where there is no
 # systemd, a cgroup that it makes stands for the unit in batch.slice. It takes a
@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/typed.sh
-page=docs/ten-minutes-one-machine.md
+page=docs/first-steps.md
 [ "$(id -u)" = 0 ] && sudo= || sudo="sudo -E env PATH=$PATH "
 begun=$EPOCHREALTIME
 work=$(mktemp -d)
@@ -106,9 +106,9 @@ while read -r typed; do
 		;;
 	*) shown "$line" ;;
 	esac </dev/null
-done < <(typed "$page" '## 1.')
+done < <(typed "$page" '## One machine' '## A cluster')
 [ "$met" = 123456 ] || { echo "walk-machine: the page has other commands than this script knows: $met" >&2; exit 1; }
 left=$(${sudo}bin/tenon restore --dry-run)
 echo "$left"
 [[ $left == *"no cgroup has a note of Tenon"* ]]
-took "$begun" "all of $page"
+took "$begun" "all of $page about one machine"
