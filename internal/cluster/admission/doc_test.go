@@ -16,11 +16,49 @@ import (
 
 func page(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../../../docs/kubernetes.md")
+	return readPage(t, "kubernetes")
+}
+
+// readPage returns the text of a page of docs.
+func readPage(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../../docs/" + name + ".md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// firstYAML returns the first YAML block of a page of docs.
+func firstYAML(t *testing.T, name string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(readPage(t, name), "```yaml\n")
+	manifest, _, ends := strings.Cut(rest, "```")
+	if !found || !ends {
+		t.Fatalf("docs/%s.md has no YAML", name)
+	}
+	return manifest
+}
+
+// TestTheProfileThatLeavesPodsAlone applies the profile of docs/operate.md to a
+// BestEffort pod of its namespace and to one of another namespace. The first is LS,
+// and the second has no label.
+func TestTheProfileThatLeavesPodsAlone(t *testing.T) {
+	var profile configv1alpha1.ClusterColocationProfile
+	if err := yaml.UnmarshalStrict([]byte(firstYAML(t, "operate")), &profile); err != nil {
+		t.Fatal(err)
+	}
+	if v := ValidateProfile(&profile, map[string]schedulingv1.PriorityClass{}); !v.Allowed() || len(v.Warnings) > 0 {
+		t.Errorf("refusals %q, warnings %q of the profile", v.Message(), v.Warnings)
+	}
+	for namespace, want := range map[string]string{"shop": "LS", "other": ""} {
+		home := &corev1.Namespace{}
+		home.Name, home.Labels = namespace, map[string]string{corev1.LabelMetadataName: namespace}
+		p, v := admit(Request{Pod: pod(t, "", "", ""), Namespace: home, Profiles: []configv1alpha1.ClusterColocationProfile{profile}})
+		if got := p.Labels[kube.LabelQOSClass]; !v.Allowed() || got != want {
+			t.Errorf("in %s: class %q, want %q; %s", namespace, got, want, v.Message())
+		}
+	}
 }
 
 // TestEveryExampleOfThePageIsAccepted applies the webhooks to each example of

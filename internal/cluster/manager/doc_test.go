@@ -13,12 +13,16 @@ import (
 	"tenon.sh/tenon/internal/cluster/webhooks"
 )
 
-// TestThePageNamesEveryStateMetricAndWebhook checks that docs/manager.md is
-// complete.
+// TestThePageNamesEveryStateMetricAndWebhook checks that docs/manager.md and, for
+// the states of a node, docs/operate.md are complete.
 func TestThePageNamesEveryStateMetricAndWebhook(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/manager.md")
-	if err != nil {
-		t.Fatal(err)
+	var text string
+	for _, page := range []string{"manager", "operate"} {
+		read, err := os.ReadFile("../../../docs/" + page + ".md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += string(read)
 	}
 	words := []string{"tenon_manager_nodes", "tenon_manager_certificate_expiry_timestamp_seconds", "tenon_manager_certificate_renewal_timestamp_seconds", "tenon_manager_missed_pods", "tenon_manager_config_missing", "tenon_manager_scheduler_expected", "tenon_manager_prometheus_answers_total"}
 	n := &nodes{metrics: newMetrics(), of: map[string]*nodeMemory{}}
@@ -46,7 +50,7 @@ func TestThePageNamesEveryStateMetricAndWebhook(t *testing.T) {
 		}
 	}
 	// The other direction: each state of the page's table has a series.
-	_, table, _ := strings.Cut(string(text), "| state | the node status has |")
+	_, table, _ := strings.Cut(text, "| state | the node status has |")
 	table, _, _ = strings.Cut(table, "\n\n")
 	for line := range strings.Lines(table) {
 		if f := strings.Split(line, "`"); strings.HasPrefix(line, "| `") && !slices.Contains(words, f[1]) {
@@ -61,8 +65,8 @@ func TestThePageNamesEveryStateMetricAndWebhook(t *testing.T) {
 		words = append(words, strings.TrimSuffix(w.Name, ".tenon.sh"))
 	}
 	for _, w := range words {
-		if !strings.Contains(string(text), "`"+w+"`") {
-			t.Errorf("docs/manager.md does not name %s", w)
+		if !strings.Contains(text, "`"+w+"`") {
+			t.Errorf("neither docs/manager.md nor docs/operate.md names %s", w)
 		}
 	}
 }

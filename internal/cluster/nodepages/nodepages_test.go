@@ -99,12 +99,17 @@ func alike(t *testing.T, got, want string) {
 	}
 }
 
-// docs/kubernetes.md contains this text.
-func TestANodesPromiseIsExplainedTermByTerm(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/kubernetes.md")
-	if err != nil || !strings.Contains(string(page), Explain(scene(t)[1], noon)) {
-		t.Errorf("docs/kubernetes.md shows another text (%v)", err)
+// checkShown checks that docs/operate.md contains a text.
+func checkShown(t *testing.T, text string) {
+	t.Helper()
+	page, err := os.ReadFile("../../../docs/operate.md")
+	if err != nil || !strings.Contains(string(page), text) {
+		t.Errorf("docs/operate.md does not show this text (%v):\n%s", err, text)
 	}
+}
+
+func TestANodesPromiseIsExplainedTermByTerm(t *testing.T) {
+	checkShown(t, Explain(scene(t)[1], noon))
 	alike(t, Explain(scene(t)[1], noon), `
 node-1, as reported 4s ago by tenond v1
 
@@ -185,6 +190,7 @@ func TestTopCountsMissedObjectives(t *testing.T) {
 }
 
 func TestTopHasALineForEachNode(t *testing.T) {
+	checkShown(t, Top(scene(t), noon))
 	alike(t, Top(scene(t), noon), `
 NODE    CPU    CPU%  MEMORY  MEMORY%  BATCH-CPU  BATCH-MEMORY  PODS                     ISOLATION   REPORTED  TROUBLE
 node-0  -      -     -       -        -          -             -                        -           -         no report
@@ -194,6 +200,7 @@ node-1  2400m  15%   8192Mi  25%      7200m      8192Mi        2 LS, 3 BE, 1 unm
 
 func TestDoctorSaysWhereAFeatureIsNotDoneAndWhy(t *testing.T) {
 	text, healthy := diagnose(scene(t), nil, nil, noon)
+	checkShown(t, text)
 	alike(t, text, `
 2 nodes, 1 with a report
   no report: node-0 (kubectl -n tenon-system get pods -o wide)
