@@ -255,7 +255,7 @@ type PodCPUs struct {
 	UID string `json:"uid"`
 	// Pod is the name of the pod, with its namespace: shop/db.
 	Pod string `json:"pod,omitempty"`
-	// Policy is exclusive, shared or pool (docs/scheduling.md).
+	// Policy is exclusive, shared or pool (docs/cpus.md).
 	Policy string `json:"policy,omitempty"`
 	// CPUs are the pod's exclusive or shared CPUs, or the present CPUs of its pool.
 	// Empty: the pod asks for CPUs and has none.

@@ -3,6 +3,7 @@ package admission
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -69,47 +70,38 @@ func whatItGets(t *testing.T, text string) string {
 	return strings.Join(append([]string{fmt.Sprintf("%v, %d CPUs", d.Policy, o.CPUs.Len())}, v.Texts()...), ": ")
 }
 
-// TestThePageOfCPUsSaysWhatPodsGet compares the manifests of docs/scheduling.md
-// with the first table of that page, which lists the CPUs of each pod.
+// TestThePageOfCPUsSaysWhatPodsGet compares the manifests of examples/cpus with
+// the table of docs/cpus.md that lists the CPUs of each pod. The page shows one of
+// the manifests, and one for a node of two CPUs is not in the table.
 func TestThePageOfCPUsSaysWhatPodsGet(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/scheduling.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	said := map[string]string{}
-	for _, m := range regexp.MustCompile("(?m)\\| `(\\w+)`: ([^|]+) \\|$").FindAllStringSubmatch(string(text), -1) {
+	text := readPage(t, "cpus")
+	said := map[string]string{"own": "exclusive, 1 CPUs"}
+	for _, m := range regexp.MustCompile("(?m)\\| `(\\w+)`: ([^|]+) \\|$").FindAllStringSubmatch(text, -1) {
 		said[m[1]] = m[2]
 	}
-	for _, rest := range strings.Split(string(text), "```yaml\n")[1:] {
-		manifest, _, _ := strings.Cut(rest, "```")
-		var object struct {
-			Kind     string
-			Metadata struct{ Name string }
-		}
-		if err := yaml.Unmarshal([]byte(manifest), &object); err != nil {
-			t.Fatalf("%v in\n%s", err, manifest)
-		}
-		switch name := object.Metadata.Name; object.Kind {
-		case "Pod":
-			if got := whatItGets(t, manifest); got != said[name] {
-				t.Errorf("the pod %s gets %q, and the table says %q", name, got, said[name])
-			}
-			delete(said, name)
-		case "ClusterColocationProfile":
-			profileOfThePage(t, manifest)
-		default:
-			t.Errorf("no reader for kind %q in\n%s", object.Kind, manifest)
-		}
+	files, err := filepath.Glob("../../../examples/cpus/*.yaml")
+	if err != nil || len(files) != len(said) {
+		t.Errorf("%d manifests (%v), and the table has %v", len(files), err, said)
 	}
-	if len(said) > 0 {
-		t.Errorf("the page has no manifest for %v", said)
+	for _, file := range files {
+		manifest, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		if got := whatItGets(t, string(manifest)); got != said[name] {
+			t.Errorf("the pod %s gets %q, and the table says %q", name, got, said[name])
+		}
+		if name == "db" && !strings.Contains(text, "```yaml\n"+string(manifest)+"```\n") {
+			t.Errorf("docs/cpus.md shows another manifest of %s than %s", name, file)
+		}
 	}
 }
 
-// profileOfThePage applies a profile to a pod that it selects. Then the pod
-// must own its CPUs.
-func profileOfThePage(t *testing.T, manifest string) {
-	t.Helper()
+// TestTheProfileOfTheMigrationGivesOwnCPUs applies the profile of docs/migrate.md
+// to a pod that it selects. Then the pod must own its CPUs.
+func TestTheProfileOfTheMigrationGivesOwnCPUs(t *testing.T) {
+	manifest := firstYAML(t, "migrate")
 	var profile configv1alpha1.ClusterColocationProfile
 	if err := yaml.UnmarshalStrict([]byte(manifest), &profile); err != nil {
 		t.Fatalf("%v in\n%s", err, manifest)
@@ -124,7 +116,7 @@ func profileOfThePage(t *testing.T, manifest string) {
 	}
 }
 
-// TestSidecarsCountForTheCPUsOfAPod checks what docs/scheduling.md says about
+// TestSidecarsCountForTheCPUsOfAPod checks what docs/cpus.md says about
 // init containers, sidecars and containers without a limit. A pod that would
 // have own CPUs without the CPU request of one of these is admitted with a
 // warning.

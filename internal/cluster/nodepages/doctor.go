@@ -45,7 +45,7 @@ type Feature struct {
 	Nodes []string `json:"nodes"`
 }
 
-// featureCPUs is the feature of own CPUs for pods (docs/scheduling.md).
+// featureCPUs is the feature of own CPUs for pods (docs/cpus.md).
 const featureCPUs = "cpus"
 
 // Doctor finds the mechanism of each feature on each node, and the problems of

@@ -35,7 +35,7 @@ func readCPUs(ctx context.Context, k kubectl.Client, node string) (nodeCPUs, err
 		if ctx.Err() != nil {
 			return c, ctx.Err()
 		}
-		c.why = fmt.Sprintf("tenond does not report the CPUs of node %s: see docs/scheduling.md", node)
+		c.why = fmt.Sprintf("tenond does not report the CPUs of node %s: see docs/cpus.md", node)
 		return c, nil
 	}
 	if m := r.Status.CPUs.Manager; m != "" {
