@@ -3,6 +3,7 @@ package control
 import (
 	"encoding/json"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -43,6 +44,13 @@ batch-memory 0Mi: what batch work may count on, by request, since 2026-03-01 12:
 		e, err := l.ExplainWorkload(name)
 		if err != nil || e.String() != want {
 			t.Errorf("%s: %v\n%s\nwant\n%s", name, err, e, want)
+		}
+	}
+	shown, _, _ := strings.Cut(want, "  now")
+	for _, page := range []string{"README.md", "docs/tenond.md"} {
+		text, err := os.ReadFile("../../../" + page)
+		if err != nil || !strings.Contains(string(text), "$ tenon explain batch\n"+shown) {
+			t.Errorf("%s shows another text (%v) than\n%s", page, err, shown)
 		}
 	}
 	if text := l.Status().String(); !strings.Contains(text, "batch      batch-cpu 7200m, batch-memory 0Mi; the size of the node's memory is unknown") {
