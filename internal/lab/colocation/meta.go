@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/report"
@@ -122,7 +123,7 @@ func Combine(dirs []string, base report.Mode, check func(string) error) Meta {
 			m.Excluded = append(m.Excluded, fmt.Sprintf("%s: its modes were switched within each start, and only experiments in blocks are put together", dir))
 			continue
 		case len(ev.Runs(base)) == 0:
-			m.Excluded = append(m.Excluded, fmt.Sprintf("%s: it has no valid run of mode %s", dir, base))
+			m.Excluded = append(m.Excluded, fmt.Sprintf("%s: it has no valid run of mode %s%s", dir, base, otherBases(a)))
 			continue
 		case seen[identityOf(e, runs)] != "":
 			m.Excluded = append(m.Excluded, fmt.Sprintf("%s: it is the same experiment as %s", dir, seen[identityOf(e, runs)]))
@@ -162,6 +163,20 @@ func Combine(dirs []string, base report.Mode, check func(string) error) Meta {
 	return m
 }
 
+// otherBases names the modes of an experiment to which others can be compared.
+func otherBases(a report.Analysis) string {
+	var bases []string
+	for _, mode := range a.Base.Order {
+		if len(a.Evidence().Runs(mode)) > 0 && mode != report.Solo {
+			bases = append(bases, string(mode))
+		}
+	}
+	if len(bases) == 0 {
+		return ""
+	}
+	return "; with one of its modes as --base it counts: " + strings.Join(bases, ", ")
+}
+
 // notesOf lists what went wrong in an experiment. The experiment still counts,
 // because leaving it out would bias the results.
 func notesOf(dir string, r report.Result) []string {
@@ -183,17 +198,24 @@ func notesOf(dir string, r report.Result) []string {
 // Text prints the ratios as a table.
 func (m Meta) Text() string {
 	var b bytes.Buffer
-	textlayout.Paragraph(&b, "", fmt.Sprintf("Ratios to %s over %s, random effects.", m.Base, textlayout.Plural(len(m.Included), "experiment", "experiments")))
-	fmt.Fprintf(&b, "\n%-15s %-21s %11s %7s  %7s  %-17s %-19s %s\n", "mode", "measure", "experiments", "blocks", "ratio", "95 % interval", "next experiment", "I²")
-	for _, r := range m.Rows {
-		fmt.Fprintf(&b, "%-15s %-21s %11d %7d  %7s  %-17s %-19s %s %%\n", r.Mode, r.Measure, r.Experiments, r.Blocks,
-			report.FormatNumber(r.Ratio, 3), ends(r.Low, r.High), ends(r.NextLow, r.NextHigh), report.Scaled(r.Inconsistency, 100, 0))
+	if len(m.Included) > 0 {
+		m.writeRows(&b)
 	}
 	textlayout.List(&b, "Experiments", m.Included)
 	textlayout.List(&b, "Left out", m.Excluded)
 	textlayout.List(&b, "What went wrong (they count all the same)", m.Notes)
 	textlayout.List(&b, "The experiments differ (they count all the same)", m.Unequal)
-	return b.String()
+	return strings.TrimLeft(b.String(), "\n")
+}
+
+// writeRows prints the ratios.
+func (m Meta) writeRows(b *bytes.Buffer) {
+	textlayout.Paragraph(b, "", fmt.Sprintf("Ratios to %s over %s, random effects.", m.Base, textlayout.Plural(len(m.Included), "experiment", "experiments")))
+	fmt.Fprintf(b, "\n%-15s %-21s %11s %7s  %7s  %-17s %-19s %s\n", "mode", "measure", "experiments", "blocks", "ratio", "95 % interval", "next experiment", "I²")
+	for _, r := range m.Rows {
+		fmt.Fprintf(b, "%-15s %-21s %11d %7d  %7s  %-17s %-19s %s %%\n", r.Mode, r.Measure, r.Experiments, r.Blocks,
+			report.FormatNumber(r.Ratio, 3), ends(r.Low, r.High), ends(r.NextLow, r.NextHigh), report.Scaled(r.Inconsistency, 100, 0))
+	}
 }
 
 func ends(low, high report.Number) string {

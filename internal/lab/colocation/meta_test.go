@@ -47,6 +47,17 @@ func TestOneExperimentPredictsNone(t *testing.T) {
 	}
 }
 
+// TestAnExperimentWithoutTheBaseNamesOthers has one experiment, which did not run the
+// base mode. There is no empty table, and the text says which bases would do.
+func TestAnExperimentWithoutTheBaseNamesOthers(t *testing.T) {
+	dir := experimentDir("2026-11-24-floor-campaign-1")
+	m := Combine([]string{dir}, report.ExclusiveWarm, func(string) error { return nil })
+	want := dir + ": it has no valid run of mode exclusive-warm; with one of its modes as --base it counts: exclusive, exclusive-aa, default, burstable, tenon"
+	if !slices.Equal(m.Excluded, []string{want}) || !strings.HasPrefix(m.Text(), "Left out\n") {
+		t.Errorf("left out %q, text:\n%s", m.Excluded, m.Text())
+	}
+}
+
 func measures(m Meta, mode report.Mode) map[string]MetaRow {
 	rows := map[string]MetaRow{}
 	for _, r := range m.Rows {
