@@ -102,6 +102,29 @@ func TestRequestsThatAreNotSentSayWhatTheConnectionsDo(t *testing.T) {
 	}
 }
 
+// TestAnswersOfATimeAreNotThoseOfItsRequests has ten requests whose answers come
+// after the end. The rate counts the answers of the run, and the text says how many of
+// the offered requests have one.
+func TestAnswersOfATimeAreNotThoseOfItsRequests(t *testing.T) {
+	r := resultOf(t, 1000, func(i int, latency, _ *uint32) {
+		if i >= 990 {
+			*latency = 50000
+		}
+	})
+	var text strings.Builder
+	if err := r.WriteText(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"  offered       1000.0 requests/s (1000)\n",
+		"  achieved       990.0 requests/s (990 answered; 1000 of the offered requests, some of them later)\n",
+	} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q in\n%s", want, text.String())
+		}
+	}
+}
+
 // TestAListOfConnectionOptionsIsRead has servers that announce the close of the
 // connection among other tokens, and one that closes although keep-alive stands
 // beside the close.

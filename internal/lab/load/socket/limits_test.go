@@ -32,3 +32,14 @@ func TestHintsShowThePresentValues(t *testing.T) {
 		t.Errorf("unreadable values: %s", hints)
 	}
 }
+
+// TestALimitThatSufficesIsNotRaised asks for a larger somaxconn only if it is smaller
+// than the default of present kernels; above it, the backlog of the server decides.
+func TestALimitThatSufficesIsNotRaised(t *testing.T) {
+	for limit, raise := range map[string]bool{"128": true, "4095": true, "4096": false, "65535": false, "?": true} {
+		hints := strings.Join(Limits{Somaxconn: limit}.Hints(), "\n")
+		if strings.Contains(hints, "sysctl -w net.core.somaxconn=4096") != raise || !strings.Contains(hints, "backlog=4096") {
+			t.Errorf("somaxconn %s: %s", limit, hints)
+		}
+	}
+}
