@@ -108,9 +108,10 @@ tests() {
 	lab
 	need xz-utils xz # xz, lz4 and zstd: for the kernels of Debian
 	need lz4 lz4
-	need zstd zstd
+	need zstd zstd # also for the raw data of experiments
 	need cpio cpio
 	need qemu-system-x86 qemu-system-x86_64
+	need python3 python3 # computes the figures of the pages again
 	need prometheus promtool
 	need podman podman
 	need containerd containerd
