@@ -9,8 +9,8 @@ it computes, rounded as the page rounds it, and if a page has a figure with a un
 effect (%, times, ms, µs, an interval) that figures.txt does not know. It shares no
 code with Tenon, and needs Python 3 without modules, and the command zstd.
 
-For an experiment whose modes take turns, it also computes the claims in result.json
-from the windows: of all in docs/experiments, or of FOLDER, packed or not, alone.
+For an experiment whose modes take turns, it also computes what result.json has of the
+claims and of the modes: of all in docs/experiments, or of FOLDER, packed or not, alone.
 """
 
 import argparse
@@ -423,27 +423,90 @@ def check_page(page, text, figures, quantities, show):
     return errors, count, given
 
 
+def by_start(rounds, log):
+    """The logarithms of what the rounds have, in a list for each start."""
+    starts = {}
+    for start, *rest in rounds:
+        starts.setdefault(start, []).append(log(*rest))
+    return list(starts.values())
+
+
+def effect(starts, error):
+    """An effect as result.json has it."""
+    bounds = estimates.rounds_bounds(starts, error)
+    return dict(zip(("ratio", "lower_bound", "upper_bound"), map(math.exp, bounds)))
+
+
+def bad_starts(starts):
+    """How many starts had twice the ratio of the typical round, and how many may."""
+    typical, _, _ = estimates.rounds_bounds(starts, 0.05)
+    seen = sum(math.fsum(logs) / len(logs) >= typical + math.log(2) for logs in starts)
+    return {"seen": seen, "starts": len(starts), "share_upper_bound": estimates.share_at_most(seen, len(starts), 0.05)}
+
+
+def figures_of_turns(experiment, mode):
+    """What result.json has of a mode that takes turns, from its windows. The keys of a
+    part of it are joined by a point."""
+    windows = experiment.windows(mode)
+    seconds = [w["length_ns"] / 1e9 for w in windows]
+
+    def rate(key, unit=1.0):
+        return math.fsum(w[key] for w in windows) / unit / math.fsum(seconds)
+
+    def share(key):
+        return math.fsum(w[key] * s for w, s in zip(windows, seconds)) / math.fsum(seconds)
+
+    def p90(window):
+        return window["latency_with_stalls"]["p90_us"]
+
+    counts = merged(decode(w[half]) for w in windows for half in HALVES)
+    early = by_start(experiment.rounds, lambda _, ws: math.log(
+        percentile(decode(ws[mode][HALVES[0]]), 0.9) / percentile(decode(ws[mode][HALVES[1]]), 0.9)))
+    pairs = [(start, ws, others) for (start, n, ws), (next_start, m, others) in zip(experiment.rounds, experiment.rounds[1:])
+             if start == next_start and m == n + 1 and m % 2 == 0]
+    odd = by_start(pairs, lambda ws, others: math.log(p90(ws[mode]) / p90(others[mode])))
+    requests = math.fsum(w["requests"] for w in windows)
+    found = {
+        "windows": len(windows), "seconds": math.fsum(seconds),
+        "be_frames": math.fsum(w["be_frames"] for w in windows), "be_frames_per_second": rate("be_frames"),
+        "ls_waiting_us_per_second": rate("ls_run_delay_ns", 1e3),
+        "cpu_percent": share("cpu_percent"), "be_cpus_used": share("be_cpus_used"),
+        "left_out_ratio": math.fsum(w["spoiled_ratio"] * w["requests"] for w in windows) / requests,
+        "p90_without_client_stalls_us": estimates.median([w["latency"]["p90_us"] for w in windows]),
+    }
+    for key, q in (("p50_us", 0.5), ("p75_us", 0.75), ("p90_us", 0.9), ("p99_us", 0.99)):
+        found["latency_of_all_requests." + key] = percentile(counts, q)
+    for name, starts, error in (("carry_over", early, 0.05), ("odd_to_even", odd, 0.025)):
+        found |= {f"{name}.{key}": v for key, v in effect(starts, error).items()}
+    return found
+
+
 def check_turns(experiment):
-    """Computes the claims of an experiment whose modes take turns."""
+    """Computes the claims and the figures of the modes in the result.json of an
+    experiment whose modes take turns."""
     errors, count = [], 0
     result = json.loads((experiment.folder / "result.json").read_text())
+
+    def compare(where, values, computed):
+        nonlocal count
+        for key, value in computed.items():
+            there = values
+            for part in key.split("."):
+                there = there[part]
+            count += 1
+            if not math.isclose(value, there, rel_tol=1e-6, abs_tol=1e-9):
+                errors.append(f"{experiment.folder}: {where}: {key} {there}, computed {value}")
+
     measures = {"waiting": "waiting", "batch-cpu": "batch-cpu", "p90": "p90-all"}
     for claim in result["claims"]:
         if claim["measure"] not in measures:
             errors.append(f"{experiment.folder}: claim {claim['name']}: unknown measure {claim['measure']}")
             continue
-        of = claim["effect"]
         logs = experiment.turns(measures[claim["measure"]], claim["of"], claim["to"])
-        for key, value in zip(("ratio", "lower_bound", "upper_bound"), estimates.rounds_bounds(logs, of["bound_error"])):
-            count += 1
-            if not math.isclose(math.exp(value), of[key], rel_tol=1e-6):
-                errors.append(f"{experiment.folder}: claim {claim['name']}: {key} {of[key]}, computed {math.exp(value)}")
+        compare("claim " + claim["name"], claim["effect"], effect(logs, claim["effect"]["bound_error"]))
+        compare("bad starts of " + claim["name"], claim["bad_starts"], bad_starts(logs))
     for mode in result["modes"]:
-        counts = merged(decode(w[half]) for w in experiment.windows(mode["mode"]) for half in HALVES)
-        for key, q in (("p50_us", 0.5), ("p90_us", 0.9), ("p99_us", 0.99)):
-            count += 1
-            if percentile(counts, q) != mode["latency_of_all_requests"][key]:
-                errors.append(f"{experiment.folder}: {mode['mode']}: {key} {mode['latency_of_all_requests'][key]}, computed {percentile(counts, q)}")
+        compare(mode["mode"], mode, figures_of_turns(experiment, mode["mode"]))
     return errors, count
 
 
