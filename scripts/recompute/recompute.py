@@ -15,6 +15,7 @@ claims and of the modes: of all in docs/experiments, or of FOLDER, packed or not
 
 import argparse
 import collections
+import itertools
 import json
 import math
 import pathlib
@@ -195,6 +196,15 @@ class Quantities:
         if not found:
             raise ValueError(f"{file} does not have it")
         return [Value(number(figure)) for figure in found.groups()]
+
+    def column(self, page, *name):
+        """The two largest values of a column of a table that a test makes on a page."""
+        rows = [[c.strip() for c in line.strip("|\n").split("|")] for line in (self.root / page).read_text().splitlines() if line[:1] == "|"]
+        head = next(i for i, row in enumerate(rows) if " ".join(name) in row)
+        at, width = rows[head].index(" ".join(name)), len(rows[head])
+        body = itertools.takewhile(lambda row: len(row) == width, rows[head + 2:])
+        values = sorted(number(row[at].split()[0]) for row in body)
+        return [Value(math.nan, top1=values[-1], top2=values[-2])]
 
     # The quantities of an experiment on reaction. Times are in ms.
 
@@ -404,7 +414,7 @@ def check_page(page, text, figures, quantities, show):
         for line_at, line in lines:
             try:
                 some = computed(quantities, line)
-            except (ValueError, KeyError, TypeError, IndexError, ZeroDivisionError) as e:
+            except (ValueError, KeyError, TypeError, IndexError, ZeroDivisionError, StopIteration, OSError) as e:
                 errors.append(f"figures.txt:{line_at}: {line}: {type(e).__name__}: {e}")
                 some = []
             values += some
