@@ -246,10 +246,10 @@ class Quantities:
         return [Value(sum(w[key] for w in self.one(group).windows(mode)) / unit)]
 
     def turns_rate(self, measure, mode, group):
-        """Frames a second, or the waiting in µs per second, over all windows."""
-        windows = self.one(group).windows(mode)
+        """Frames a second, or the waiting in µs per second, over all windows, with the
+        bounds of the mean of the starts, each wrong with probability 0.05."""
         key, unit = {"frames": ("be_frames", 1), "waiting": ("ls_run_delay_ns", 1e3)}[measure]
-        return [Value(sum(w[key] for w in windows) / unit / sum(w["length_ns"] / 1e9 for w in windows))]
+        return [Value(*rate_of_starts(self.one(group), mode, key, unit))]
 
     def turns_percentile(self, q, mode, group):
         """The latency of all requests of a mode, over its windows together."""
@@ -347,10 +347,13 @@ def unknown(page, known):
     return found
 
 
-def agrees(printed, value):
-    """Whether a page prints a value, rounded to its own digits."""
-    digits = len(printed.partition(".")[2])
-    return abs(number(printed) - value) <= 0.5 * 10 ** -digits * (1 + 1e-6) + 1e-9
+def agrees(printed, value, rounding):
+    """Whether a page prints a value, rounded to its own digits: to the nearest one, or
+    up (+) or down (-), so that what the page says of a bound stays true."""
+    last = 10 ** -len(printed.partition(".")[2])
+    above, slack = number(printed) - value, last * 1e-6 + 1e-9
+    least, most = {"": (-0.5, 0.5), "+": (0, 1), "-": (-1, 0)}[rounding]
+    return least * last - slack <= above <= most * last + slack
 
 
 def shown(value, printed):
@@ -384,7 +387,8 @@ class Figures:
 
 
 def computed(quantities, line):
-    """The values of a line of figures.txt: NAME WORD… : TRANSFORM PART…"""
+    """The values of a line of figures.txt: NAME WORD… : HOW PART… Each has the direction
+    in which the page rounds it."""
     what, _, how = line.partition(" : ")
     name, *words = what.split()
     parts = how.split() or ["v"]
@@ -395,7 +399,9 @@ def computed(quantities, line):
     values = []
     for value in method(*words):
         value = value.mapped(transform)
-        values += [value.parts[p] for p in (parts or ["v"]) if p in value.parts]
+        for part in parts or ["v"]:
+            name = part.rstrip("+-")
+            values.append((value.parts[name], part[len(name):]))
     return values
 
 
@@ -423,14 +429,28 @@ def check_page(page, text, figures, quantities, show):
         if len(printed) != len(values):
             errors.append(f"figures.txt:{at}: {len(printed)} figures in the phrase, {len(values)} quantities: {phrase}")
             continue
-        for p, v, source in zip(printed, values, sources):
+        for p, (v, rounding), source in zip(printed, values, sources):
             count, given = count + 1, given + source.startswith("given ")
             if show:
                 print(f"{page}: {p:>8}  {shown(v, p):>10}  {source}")
-            if not agrees(p, v):
+            if not agrees(p, v, rounding):
                 errors.append(f"{page}: {found[0].group()!r}: printed {p}, computed {shown(v, p)} ({source})")
     errors += [f"{page}: figures.txt does not know the figure: {context}" for context in unknown(text, known)]
     return errors, count, given
+
+
+def rate_of_starts(experiment, mode, key, unit=1.0):
+    """A counter per second over all windows of a mode, with Student's bounds of the mean
+    of the rates of the starts."""
+    starts = {}
+    for start, _, windows in experiment.rounds:
+        starts.setdefault(start, []).append((windows[mode][key] / unit, windows[mode]["length_ns"] / 1e9))
+    totals = [tuple(map(math.fsum, zip(*windows))) for windows in starts.values()]
+    rates = [amount / seconds for amount, seconds in totals]
+    mean, spread = estimates.mean_and_deviation(rates)
+    reach = estimates.student_quantile(len(rates) - 1, 0.05) * spread / math.sqrt(len(rates))
+    amount, seconds = map(math.fsum, zip(*totals))
+    return amount / seconds, mean - reach, mean + reach
 
 
 def by_start(rounds, log):
@@ -517,6 +537,16 @@ def check_turns(experiment):
         compare("bad starts of " + claim["name"], claim["bad_starts"], bad_starts(logs))
     for mode in result["modes"]:
         compare(mode["mode"], mode, figures_of_turns(experiment, mode["mode"]))
+    claims = {claim["name"]: claim["effect"] for claim in result["claims"]}
+    for said in result.get("conclusions", []):  # older versions have none
+        if said["about"] == "work":
+            found = dict(zip(("estimate", "lower_bound", "upper_bound"), rate_of_starts(experiment, "tenon", "be_frames")))
+            work = figures_of_turns(experiment, "tenon")
+            found |= {"amount": work["be_frames"], "seconds": work["seconds"]}
+        else:
+            of = claims[said["claim"]]
+            found = {"estimate": of["ratio"]} | {key: of[key] for key in ("lower_bound", "upper_bound", "bound_error")}
+        compare("conclusion about " + said["about"], said, found)
     return errors, count
 
 

@@ -103,6 +103,8 @@ func TestAWrongFigureIsFound(t *testing.T) {
 		"a phrase twice":         {"Redis waits 49 times as long (32 to 75). Redis waits 49 times as long (32 to 75)." + table, figures, "has this phrase 2 times"},
 		"no such quantity":       {"Redis waits 49 times as long (32 to 75)." + table, strings.Replace(figures, "ratio", "rate", 1), "there is no quantity rate"},
 		"no such experiment":     {"Redis waits 49 times as long (32 to 75)." + table, strings.Replace(figures, "-xz", "-gz", 1), "there is no such folder"},
+		"rounded up":             {"Redis waits 49 times as long (32 to 75)." + table, strings.Replace(figures, "v lo hi", "v+ lo- hi+", 1), ""},
+		"not rounded up":         {"Redis waits 48 times as long (32 to 75)." + table, strings.Replace(figures, "v lo hi", "v+ lo hi", 1), "printed 48, computed 48."},
 		"no reason":              {"Redis waits 49 times as long (32 to 75)." + table, strings.Replace(figures, "median p90-all tenon redis : ms", "given 0.050", 1), "want a reason"},
 	} {
 		t.Run(name, func(t *testing.T) {
