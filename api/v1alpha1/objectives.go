@@ -88,13 +88,16 @@ type ServiceObjective struct {
 	// this node, whatever BE work does.
 	Quiet *metav1.Duration `json:"quiet,omitempty"`
 	// Cause says why the objective is missed: best-effort, own-limit, own-threads,
-	// other-service, system, host, unclear, unknown-runner or not-waiting. BE work loses CPU only
-	// for best-effort and unknown-runner. Or it says why State is Undecided: unmeasured,
-	// below-least or too-few, or as in Requests. Why has the details of unmeasured.
+	// other-service, system, host, unclear or unknown-runner; or, of requests that hardly
+	// waited for a CPU, best-effort-memory, memory, contention, storage, downstream or
+	// not-waiting. BE work loses CPU only for best-effort and unknown-runner. Or it says why
+	// State is Undecided: unmeasured, below-least or too-few, or as in Requests. Why has the
+	// details of unmeasured.
 	Cause string `json:"cause,omitempty"`
 	Why   string `json:"why,omitempty"`
 	// Culprit is the work that is most to blame for a miss, if the cause is work of
-	// another workload. CulpritNamespace is its namespace; see ObjectiveRunner.
+	// another workload, such as the one that took most memory. CulpritNamespace is its
+	// namespace; see ObjectiveRunner.
 	CulpritNamespace string `json:"culpritNamespace,omitempty"`
 	Culprit          string `json:"culprit,omitempty"`
 	// Shares are the parts of the waiting time that each kind of work caused in the
@@ -141,6 +144,23 @@ type ServiceRequests struct {
 	// several pods may be added up if their buckets have the same ends.
 	// +listType=atomic
 	Buckets []RequestBucket `json:"buckets,omitempty"`
+	// Spent says how the service spent the time of that window, if its requests were too
+	// slow and its threads hardly waited for a CPU.
+	Spent *RequestTime `json:"spent,omitempty"`
+}
+
+// RequestTime says how a service spent the time of a window. What is absent was not
+// measured.
+type RequestTime struct {
+	Window metav1.Duration `json:"window"`
+	// MemoryStall and IOStall are the times in which at least one of its threads stalled on
+	// memory, and on a disk (pressure stall information).
+	MemoryStall *metav1.Duration `json:"memoryStall,omitempty"`
+	IOStall     *metav1.Duration `json:"ioStall,omitempty"`
+	// CPUPerRequest is the CPU time of a request on average, and UsualCPUPerRequest that of
+	// earlier windows with about as many requests that kept the objective.
+	CPUPerRequest      *metav1.Duration `json:"cpuPerRequest,omitempty"`
+	UsualCPUPerRequest *metav1.Duration `json:"usualCPUPerRequest,omitempty"`
 }
 
 // RequestTarget is the time within which a part of the requests should be answered.

@@ -70,8 +70,8 @@ func TestSlowRequestsBoundTheBatchWorkToBlame(t *testing.T) {
 		t.Error("the metrics lack the target or what was measured")
 	}
 
-	took.Store(int64(20 * time.Millisecond)) // a lie: the service sleeps
-	metrics.await(t, "missed", "not-waiting")
+	took.Store(int64(20 * time.Millisecond))                // a lie: the service sleeps
+	metrics.await(t, "missed", "downstream", "not-waiting") // the latter where other work stalls on memory or a disk
 	time.Sleep(2 * time.Second)
 	if s.bounded(job) || s.bounded(batch) || s.bounded("batch/quiet") {
 		t.Fatal("batch work has a bound because of what the service says alone")
@@ -130,17 +130,22 @@ func (m metricsShown) have(parts ...string) bool {
 	return false
 }
 
-// await waits until the objective of the service has a verdict.
-func (m metricsShown) await(t *testing.T, verdict, cause string) {
+// await waits until the objective of the service has a verdict, with one of the causes.
+func (m metricsShown) await(t *testing.T, verdict string, causes ...string) {
 	t.Helper()
 	begun := time.Now()
-	for !m.have("tenon_objective_verdict{", `cause="`+cause+`"`, `verdict="`+verdict+`"`, "services/web") {
+	for {
+		for _, cause := range causes {
+			if m.have("tenon_objective_verdict{", `cause="`+cause+`"`, `verdict="`+verdict+`"`, "services/web") {
+				t.Logf("%s %s after %v", verdict, cause, time.Since(begun).Round(time.Second))
+				return
+			}
+		}
 		if time.Since(begun) > 3*time.Minute {
-			t.Fatalf("the objective is not %s %s after %v", verdict, cause, time.Since(begun))
+			t.Fatalf("the objective is not %s %s after %v", verdict, causes, time.Since(begun))
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
-	t.Logf("%s %s after %v", verdict, cause, time.Since(begun).Round(time.Second))
 }
 
 func (s *site) quotaOf(group string) node.CPUMax {

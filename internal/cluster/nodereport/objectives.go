@@ -218,7 +218,23 @@ func requestsOf(v View, j slo.RequestJudgement) *v1alpha1.ServiceRequests {
 	if len(r.Buckets) > maxBuckets {
 		r.Buckets = nil
 	}
+	if s := j.Spent; s.Window > 0 {
+		r.Spent = &v1alpha1.RequestTime{
+			Window: duration(s.Window), MemoryStall: durationOf(s.Memory), IOStall: durationOf(s.IO),
+			CPUPerRequest: durationOf(s.Work), UsualCPUPerRequest: durationOf(s.UsualWork),
+		}
+	}
 	return r
+}
+
+// durationOf returns a time, or nil if it was not measured.
+func durationOf(t node.Maybe[time.Duration]) *metav1.Duration {
+	value, has := t.Value()
+	if !has {
+		return nil
+	}
+	d := duration(value)
+	return &d
 }
 
 // maxBuckets is the number of buckets of a histogram in a report. A larger one is

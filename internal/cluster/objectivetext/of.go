@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/kube"
@@ -158,6 +159,7 @@ func reportedPage(s v1alpha1.ServiceObjective, all *v1alpha1.Objectives) verdict
 		if r.Measured != nil {
 			j.Requests.Tail = node.Some(r.Measured.Duration)
 		}
+		j.Requests.Spent = spentOf(s)
 	}
 	page := verdict.Page{Judgement: j, Unmeasured: s.Why, All: verdict.ClassBound{Files: all.By, Reason: all.Why}}
 	if all.BECPU != nil {
@@ -169,6 +171,29 @@ func reportedPage(s v1alpha1.ServiceObjective, all *v1alpha1.Objectives) verdict
 		}
 	}
 	return page
+}
+
+// spentOf returns how a service spent the time of slow requests, and who took memory
+// meanwhile. How much of it is not in the report.
+func spentOf(s v1alpha1.ServiceObjective) (spent slo.Spent) {
+	if slo.Cause(s.Cause) == slo.BEMemory && s.Culprit != "" {
+		spent.Took.By = idOf(s.CulpritNamespace, s.Culprit)
+	}
+	r := s.Requests.Spent
+	if r == nil {
+		return spent
+	}
+	spent.Window = r.Window.Duration
+	spent.Memory, spent.IO, spent.Work, spent.UsualWork = measured(r.MemoryStall), measured(r.IOStall), measured(r.CPUPerRequest), measured(r.UsualCPUPerRequest)
+	return spent
+}
+
+// measured returns a time of a report, which is absent if it was not measured.
+func measured(d *metav1.Duration) node.Maybe[time.Duration] {
+	if d == nil {
+		return node.Maybe[time.Duration]{}
+	}
+	return node.Some(d.Duration)
 }
 
 // verdictOf returns the verdict with this name in a report.

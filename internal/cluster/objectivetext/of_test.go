@@ -45,6 +45,10 @@ func TestTheNodeAndTheClusterSayTheSame(t *testing.T) {
 					j.Requests = requests
 					j.Requests.Verdict, j.Requests.Cause, j.Requests.Trouble = v, cause, node.TroubleRedirect
 					j.Requests.Since = at.Add(-25 * time.Second)
+					j.Requests.Spent = slo.Spent{
+						Window: 15 * time.Second, Memory: node.Some(5 * time.Second), IO: node.Some(40 * time.Second), Work: node.Some(1300 * time.Microsecond),
+						UsualWork: node.Some(ms), Took: slo.Taken{By: "batch/train", Percent: 80},
+					}
 				}
 				turn := tick.Tick{Begun: noon, BackOff: 500, Objectives: map[node.WorkloadID]slo.Judgement{"shop/web": j}}
 				turn.Snapshot = node.Snapshot{At: at, Workloads: []node.Workload{

@@ -104,6 +104,11 @@ func TestAPodIsExplainedWithItsRequests(t *testing.T) {
 			Source:  "metrics", State: state, Cause: cause, Trouble: trouble, Percentile: "p99", Measured: of(20 * time.Millisecond), Buckets: []v1alpha1.RequestBucket{{Count: 700}, {Count: 50}},
 		}
 	}
+	spent := func(cause string, s v1alpha1.RequestTime) *v1alpha1.ServiceRequests {
+		r := requests("Missed", cause, "")
+		s.Window, r.Spent = *of(15 * time.Second), &s
+		return r
+	}
 	endless := requests("Missed", "not-waiting", "")
 	endless.Measured = nil
 	for name, tc := range map[string]struct {
@@ -111,9 +116,15 @@ func TestAPodIsExplainedWithItsRequests(t *testing.T) {
 		delay    *metav1.Duration
 		want     string
 	}{
-		"kept":            {requests("Kept", "", ""), nil, "It is kept for 40s: p99 of 750 requests is at most 20ms. The node"},
-		"missed":          {requests("Missed", "best-effort", ""), nil, "It is missed for 40s: p99 of 750 requests is at most 20ms. Best-effort work ran during 64 % of the waiting time: batch/train 64 %."},
-		"not for waits":   {endless, nil, "p99 of 750 requests is above the longest bucket of the histogram. Its threads hardly waited for a CPU: its own work took longer, or it waited for something else. Batch work is left alone."},
+		"kept":          {requests("Kept", "", ""), nil, "It is kept for 40s: p99 of 750 requests is at most 20ms. The node"},
+		"missed":        {requests("Missed", "best-effort", ""), nil, "It is missed for 40s: p99 of 750 requests is at most 20ms. Best-effort work ran during 64 % of the waiting time: batch/train 64 %."},
+		"not for waits": {endless, nil, "p99 of 750 requests is above the longest bucket of the histogram. Its threads hardly waited for a CPU: its own work took longer, or it waited for something else. Batch work is left alone."},
+		"memory that batch work took": {spent("best-effort-memory", v1alpha1.RequestTime{MemoryStall: of(3 * time.Second)}), nil,
+			"Its threads waited for memory during 20 % of the time, and batch/train, which is best-effort work, took memory lately. Memory QoS and memory eviction act on memory. Batch work keeps its CPU."},
+		"memory":          {spent("memory", v1alpha1.RequestTime{MemoryStall: of(3 * time.Second)}), nil, "Its threads waited for memory during 20 % of the time, because of its own limit or of other work than best-effort. Batch work is left alone."},
+		"contention":      {spent("contention", v1alpha1.RequestTime{CPUPerRequest: of(1300 * time.Microsecond), UsualCPUPerRequest: of(time.Millisecond)}), nil, "more CPU time than with the same load before (1.3ms, and 1ms before), and other work runs more"},
+		"a disk":          {spent("storage", v1alpha1.RequestTime{IOStall: of(6 * time.Second)}), nil, "Its threads waited for a disk during 40 % of the time. Batch work is left alone."},
+		"a back end":      {requests("Missed", "downstream", ""), nil, "Its threads slept: they neither ran for longer nor waited for a CPU, memory or a disk, but for a back end or for locks of their own. Batch work is left alone."},
 		"straddled":       {requests("Undecided", "straddled", ""), nil, "Whether it is kept is not known: too many requests are in the bucket of the histogram around p99; a bucket that ends at the target would decide."},
 		"overlapping":     {requests("Undecided", "overlapping", ""), nil, "Whether it is kept is not known: too many of its requests overlap on a connection, so that the sockets do not show how long each took."},
 		"no hook":         {requests("Undecided", "no-source", "no-hook"), nil, "its requests cannot be read (the kernel of the node does not show when sockets send data)."},
@@ -127,6 +138,9 @@ func TestAPodIsExplainedWithItsRequests(t *testing.T) {
 		note, wants := annotation, "requests are answered with p50 within 1ms, p99 within 5ms (source: metrics).\n"
 		if s.Cause == "best-effort" {
 			s.Runners = []v1alpha1.ObjectiveRunner{{Namespace: "batch", Pod: "train", Kind: "best-effort", Time: *of(640 * time.Millisecond)}}
+		}
+		if s.Cause == "best-effort-memory" {
+			s.CulpritNamespace, s.Culprit = "batch", "train"
 		}
 		if tc.delay != nil {
 			s.State, s.Cause, s.Measured = "Kept", "", of(131*time.Microsecond)

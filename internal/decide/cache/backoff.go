@@ -26,7 +26,8 @@ const (
 //
 // BackOff also acts for a service that hardly waits for BE, because too little
 // cache makes a service slow by itself. The CPU back-off does not. Neither acts
-// for a service that would meet its objective without its own quota.
+// for a service that would meet its objective without its own quota. Requests count
+// only if the service waits for BE, or if they need more CPU time (slo.Contention).
 type BackOff struct {
 	Cut int       `json:"cut,omitempty"` // number of parts taken from BE
 	At  time.Time `json:"at,omitzero"`   // time of the last change or missed objective
@@ -41,7 +42,7 @@ func (q BackOff) Follow(x slo.Tracker, s node.Snapshot) BackOff {
 	if q.At.After(s.At) { // q.At is from before a reboot
 		q.At = s.At
 	}
-	if worst := x.Unexplained(); len(worst) > 0 {
+	if worst := x.Contended(); len(worst) > 0 {
 		switch missed := worst[0].At; {
 		case q.Cut == 0, missed.After(q.At) && missed.Sub(q.At) >= settling:
 			return BackOff{Cut: parts - (parts-q.Cut)/2, At: s.At, Miss: worst[0]}

@@ -220,6 +220,23 @@ func TestTheReasonSaysWhatIsCut(t *testing.T) {
 	}
 }
 
+// TestSlowRequestsCostCacheIfTheyNeedMoreWork misses the objective of a service for its
+// requests, for each cause.
+func TestSlowRequestsCostCacheIfTheyNeedMoreWork(t *testing.T) {
+	at := time.Unix(1000, 0)
+	for _, cause := range slo.Causes {
+		miss := slo.Miss{Workload: "web", At: at, Percentile: "p99", Helpless: cause != slo.ForBE}
+		if cause == slo.OwnLimit {
+			miss.Quota = slo.Explains
+		}
+		x := slo.Tracker{Requests: map[node.WorkloadID]slo.RequestState{"web": {Miss: miss, Judgement: slo.Judgement{Verdict: slo.Missed, Cause: cause}}}}
+		q := BackOff{}.Follow(x, node.Snapshot{At: at})
+		if gives := cause == slo.ForBE || cause == slo.Contention; (q.Cut > 0) != gives {
+			t.Errorf("%s: %+v, want that BE gives way: %v", cause, q, gives)
+		}
+	}
+}
+
 // TestAClockThatWasSetBackStopsNoBackOff restores a cache back-off whose time
 // is in the future. It must continue as if it had been saved now.
 func TestAClockThatWasSetBackStopsNoBackOff(t *testing.T) {

@@ -1,5 +1,5 @@
 // This file says who is to blame for the waits of a window. The shares come from
-// the counters of waits by runner, so a cause without such a signal gets no share.
+// the counters of waits by runner. See spent.go for causes without such waits.
 
 package slo
 
@@ -61,11 +61,14 @@ func (w Waits) Shares() []Share {
 }
 
 // Culprit returns the work that is most to blame for a miss, and its share of the
-// waiting time in percent. It returns "" if the cause is not work of another
-// workload.
+// waiting time in percent, or of the memory that BE work took. It returns "" if the
+// cause is not work of another workload.
 func (j Judgement) Culprit() (node.WorkloadID, int64) {
-	if j.Verdict != Missed || j.Cause == OwnThreads || j.Cause == OwnLimit {
+	switch {
+	case j.Verdict != Missed || j.Cause == OwnThreads || j.Cause == OwnLimit:
 		return "", 0
+	case j.Cause == BEMemory:
+		return j.Requests.Spent.Took.By, j.Requests.Spent.Took.Percent
 	}
 	for _, r := range j.Runners { // longest first
 		if r.Cause == j.Cause && r.Cause != Unclear {

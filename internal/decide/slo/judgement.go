@@ -52,9 +52,23 @@ const (
 	// TooFew: there were too few waits or requests for a verdict, or the first window
 	// has not ended.
 	TooFew Cause = "too-few"
-	// NotWaiting: requests were too long, but the threads hardly waited for a CPU:
-	// the work itself took longer, or the workload waited for something else. Or the
-	// waits are not measured.
+	// The causes up to NotWaiting are those of slow requests of a workload whose threads
+	// hardly waited for a CPU.
+	//
+	// BEMemory: its threads stalled on memory, and BE work took memory lately. Less CPU for
+	// BE would not give it back.
+	BEMemory Cause = "best-effort-memory"
+	// Memory: its threads stalled on memory for another reason, such as its own limit.
+	Memory Cause = "memory"
+	// Contention: the same requests needed more CPU time while other work ran more: caches,
+	// the bandwidth of memory or the siblings of its CPUs were shared.
+	Contention Cause = "contention"
+	// Storage: its threads stalled on a disk.
+	Storage Cause = "storage"
+	// Downstream: its threads slept. They waited for another service, or for locks of the
+	// workload itself.
+	Downstream Cause = "downstream"
+	// NotWaiting: none of these is certain, or the waits are not measured.
 	NotWaiting Cause = "not-waiting"
 	// NoSource: the durations of requests could not be read.
 	NoSource Cause = "no-source"
@@ -67,7 +81,10 @@ const (
 )
 
 // Causes lists all causes.
-var Causes = []Cause{ForBE, OwnLimit, OwnThreads, OtherService, System, Host, Unclear, UnknownRunner, BelowLeast, Unmeasured, TooFew, NotWaiting, NoSource, Straddled, Overlapping}
+var Causes = []Cause{
+	ForBE, OwnLimit, OwnThreads, OtherService, System, Host, Unclear, UnknownRunner, BEMemory, Memory, Contention, Storage, Downstream, NotWaiting,
+	BelowLeast, Unmeasured, TooFew, NoSource, Straddled, Overlapping,
+}
 
 // A Judgement is the verdict about the objective of one workload. If it has one for
 // its waits and one for its requests, the verdict is the worse one; an objective

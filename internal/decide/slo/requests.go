@@ -48,9 +48,14 @@ type RequestState struct {
 	// Read is the time of the last reading. A snapshot may have none, although there
 	// was one: the reader begins again with the agent and with the address of the pod.
 	Read time.Time `json:"read,omitzero"`
-	// Counters and Runners are the waits at the start of the window.
-	Counters Reading `json:"counters,omitzero"`
-	Runners  parts   `json:"runners,omitempty"`
+	// At is the time of the snapshot with which the window began. Counters and Runners are
+	// the waits at that time.
+	At       time.Time `json:"at,omitzero"`
+	Counters Reading   `json:"counters,omitzero"`
+	Runners  parts     `json:"runners,omitempty"`
+	// Costs is what requests need while the objective is kept, by their number in a second
+	// in powers of two.
+	Costs map[int]Cost `json:"costs,omitempty"`
 	// Miss is the last window, if it missed the objective.
 	Miss      Miss      `json:"miss,omitzero"`
 	Judgement Judgement `json:"judgement,omitzero"`
@@ -78,10 +83,14 @@ type RequestJudgement struct {
 	// Bounds and Counts are the histogram of the window, as in node.Requests.
 	Bounds []time.Duration `json:"bounds_ns,omitempty"`
 	Counts []int64         `json:"counts,omitempty"`
+	// Spent says how the time was spent, if the objective was missed and the threads hardly
+	// waited for a CPU.
+	Spent Spent `json:"spent,omitzero"`
 }
 
-// observe adds a reading of the workload's requests. now and runners are its waits.
-func (f RequestState) observe(at time.Time, w *node.Workload, now Reading, runners parts) RequestState {
+// observe adds a reading of the workload's requests. now and runners are its waits, and
+// took is the BE work that took memory lately.
+func (f RequestState) observe(at time.Time, w *node.Workload, now Reading, runners parts, took Taken) RequestState {
 	want, got := w.Objective.Requests, w.Usage.Requests
 	if f.Want != want || f.Begun.After(at) { // the owner has changed it, or the state is from before a reboot
 		f = RequestState{Want: want, Begun: at}
@@ -90,7 +99,7 @@ func (f RequestState) observe(at time.Time, w *node.Workload, now Reading, runne
 		f.Judgement = f.judged(at, Undecided, TooFew)
 	}
 	begin := func() RequestState {
-		f.From, f.Counters, f.Runners = got, now, runners
+		f.From, f.At, f.Counters, f.Runners = got, at, now, runners
 		return f
 	}
 	if !got.At.IsZero() {
@@ -130,7 +139,7 @@ func (f RequestState) observe(at time.Time, w *node.Workload, now Reading, runne
 		f = f.undecided(at, Overlapping, "")
 		return begin()
 	}
-	judged := f.judge(at, w, length, d, grown, runners.since(f.Runners))
+	judged := f.judge(at, w, length, d, grown, runners.since(f.Runners), took)
 	if judged.Judgement.Cause == TooFew && length < longestRequestWindow {
 		return f
 	}
@@ -161,7 +170,7 @@ func (f RequestState) lastReading() time.Time {
 func (f RequestState) undecided(at time.Time, cause Cause, trouble node.SourceTrouble) RequestState {
 	j := f.judged(at, Undecided, cause)
 	j.Requests.Trouble = trouble
-	return RequestState{Want: f.Want, Begun: f.Begun, Read: f.Read, Judgement: j}
+	return RequestState{Want: f.Want, Begun: f.Begun, Read: f.Read, Costs: f.Costs, Judgement: j}
 }
 
 // judged returns a verdict without the numbers of its window.
@@ -175,8 +184,8 @@ func (f RequestState) judged(at time.Time, v Verdict, cause Cause) Judgement {
 }
 
 // judge judges a window. grown is the growth of the counters of waits in it, and
-// runners are the parts of the waits.
-func (f RequestState) judge(at time.Time, w *node.Workload, length time.Duration, d durations, grown Reading, runners []Runner) RequestState {
+// runners are the parts of the waits. took is the BE work that took memory lately.
+func (f RequestState) judge(at time.Time, w *node.Workload, length time.Duration, d durations, grown Reading, runners []Runner, took Taken) RequestState {
 	worst := RequestJudgement{}
 	for i, p := range node.Percentiles {
 		target := f.Want.Within[i]
@@ -200,9 +209,15 @@ func (f RequestState) judge(at time.Time, w *node.Workload, length time.Duration
 	}
 	j := f.judged(at, worst.Verdict, worst.Cause)
 	f.Miss = Miss{}
+	target := f.Want.Within[worst.Target]
+	l := load{total: d.total, over: worst.OverLeast, target: target, requests: length, window: at.Sub(f.At)}
+	if worst.Verdict == Kept {
+		f.Costs = l.learn(f.Costs, grown)
+	}
 	if worst.Verdict == Missed {
-		target := f.Want.Within[worst.Target]
-		j.Cause = causeOfRequests(grown, runners, worst.OverLeast, target)
+		if j.Cause = l.cause(grown, runners); j.Cause == NotWaiting {
+			worst.Spent, j.Cause = l.spend(grown, w, f.Costs[l.octave()], took)
+		}
 		j.At, j.Waits = at, waitsOf(length, grown, runners)
 		j.Periods, j.ThrottledPeriods = grown.Periods.Or(0), grown.ThrottledPeriods.Or(0)
 		f.Miss = Miss{Workload: w.ID, At: at, Objective: target, Percentile: node.Percentiles[worst.Target].Name, Helpless: j.Cause != ForBE}
@@ -221,19 +236,17 @@ func (f RequestState) judge(at time.Time, w *node.Workload, length time.Duration
 // verdicts lists the verdicts, the worst first.
 var verdicts = []Verdict{Missed, Undecided, Kept}
 
-// causeOfRequests returns the cause of a window in which over requests were longer
-// than the target. r is the growth of the counters in the window, and runners are
-// the parts of the waits, longest first. Waits that are too short to explain the
-// requests, or that are not measured, blame nothing.
-func causeOfRequests(r Reading, runners []Runner, over int64, target time.Duration) Cause {
-	explains := func(t time.Duration) bool { return t/time.Duration(max(over, 1)) >= target/delayDivisor }
+// cause returns the cause of a window with slow requests. r is the growth of the
+// counters in the window, and runners are the parts of the waits, longest first. Waits
+// that are too short to explain the requests, or that are not measured, blame nothing.
+func (q load) cause(r Reading, runners []Runner) Cause {
 	switch {
 	case r.isHeldByQuota():
 		return OwnLimit
-	case r.Waited <= 0 || !explains(r.Waited):
+	case r.Waited <= 0 || !q.explains(float64(r.Waited)):
 		return NotWaiting
 	}
-	hardly := r.hardlyForBE(r.throttledWaits()) || !explains(r.ByBE)
+	hardly := r.hardlyForBE(r.throttledWaits()) || !q.explains(float64(r.ByBE))
 	return causeOf(r, hardly, runners)
 }
 

@@ -161,6 +161,16 @@ func TestASourceThatCannotTellDecidesNothing(t *testing.T) {
 	}
 }
 
+// TestRequestsThatTheSourceDoesNotSeeDecideNothing has a service whose source counts no
+// request, such as one that answers by QUIC or at a UNIX socket and is measured at TCP.
+func TestRequestsThatTheSourceDoesNotSeeDecideNothing(t *testing.T) {
+	b := newRequestScene(t)
+	b.web().Objective.Requests.Source = node.SourceSocket
+	b.perTick, b.waitTick = []uint64{0, 0, 0, 0}, time.Second
+	b.want(b.run(20), Undecided, TooFew, false)
+	b.want(b.run(200), Undecided, TooFew, false)
+}
+
 // TestAReadingOfPrometheusCountsForAMinute silences the source of a missed
 // objective. A Prometheus server answers less often than the pod itself, so its
 // readings count for longer. After a minute nothing stays bound by them.
@@ -187,7 +197,7 @@ func TestAPrometheusServerIsNeverQuiteOnTime(t *testing.T) {
 	for i := range 4 {
 		at := begun.Add(time.Duration(i) * (15*time.Second - time.Microsecond))
 		w.Usage.Requests = node.Requests{At: at, Bounds: []time.Duration{5 * ms}, Counts: []uint64{uint64(i) * 1000, 0}}
-		f = f.observe(at.Add(20*time.Second), &w, Reading{}, nil)
+		f = f.observe(at.Add(20*time.Second), &w, Reading{}, nil, Taken{})
 		if got := f.Judgement.Requests.Total; i > 0 && got != 1000 {
 			t.Errorf("after reading %d: %d requests in the last window, want those of one reading", i, got)
 		}
@@ -404,7 +414,7 @@ func TestVerdictsNeverContradictTheTruth(t *testing.T) {
 		}
 		f := RequestState{}
 		f.Want.Within[i] = target
-		j := f.judge(time.Unix(0, 0), &node.Workload{}, requestWindow, d, Reading{}, nil).Judgement
+		j := f.judge(time.Unix(0, 0), &node.Workload{}, requestWindow, d, Reading{}, nil, Taken{}).Judgement
 		most := (1000 - node.Percentiles[i].Permille) * d.total
 		if j.Verdict == Kept && 1000*over > most || j.Verdict == Missed && 1000*over <= most+1000*tolerance {
 			t.Fatalf("%s, but %d of %d were longer than %v: %+v", j.Verdict, over, d.total, target, j.Requests)

@@ -42,6 +42,8 @@ const (
 type Tracker struct {
 	Work     map[node.WorkloadID]State        `json:"work,omitempty"`
 	Requests map[node.WorkloadID]RequestState `json:"requests,omitempty"`
+	// Memory follows who takes memory. It is zero without an objective for requests.
+	Memory Ledger `json:"memory,omitzero"`
 }
 
 // A State is the SLO state of one workload.
@@ -62,6 +64,8 @@ type State struct {
 	// of the window.
 	Judgement Judgement `json:"judgement,omitzero"`
 	Runners   parts     `json:"runners,omitempty"`
+	// Usual are the waits of windows that kept the objective.
+	Usual Usual `json:"usual,omitzero"`
 	// Newer and Older are readings of the last seconds.
 	Newer mark `json:"newer,omitzero"`
 	Older mark `json:"older,omitzero"`
@@ -75,6 +79,7 @@ type State struct {
 func (x Tracker) Observe(s node.Snapshot) Tracker {
 	next := Tracker{}
 	var blame map[node.WorkloadID]parts
+	var took Taken
 	for i := range s.Workloads {
 		w := &s.Workloads[i]
 		want := wantOf(w)
@@ -101,8 +106,15 @@ func (x Tracker) Observe(s node.Snapshot) Tracker {
 		if requests {
 			if next.Requests == nil {
 				next.Requests = make(map[node.WorkloadID]RequestState, max(len(x.Requests), 1))
+				next.Memory = x.Memory.observe(s)
+				took = next.Memory.taken(s.MemoryTotal)
 			}
-			next.Requests[w.ID] = x.Requests[w.ID].observe(s.At, w, r, runners)
+			if w.Usage.Delay.Counts != nil {
+				r.Delay = w.Usage.Delay.Sum
+			}
+			r.Memory, r.IO = w.Usage.Pressure.Memory.Some, w.Usage.Pressure.IO.Some
+			r.NodeMemory, r.NodeIO = s.Usage.Pressure.Memory.Some, s.Usage.Pressure.IO.Some
+			next.Requests[w.ID] = x.Requests[w.ID].observe(s.At, w, r, runners, took)
 		}
 	}
 	return next
@@ -127,6 +139,14 @@ func (x Tracker) Empty() bool { return len(x.Work) == 0 && len(x.Requests) == 0 
 func (x Tracker) Unexplained() []Miss {
 	return slices.DeleteFunc(x.Violations(), func(m Miss) bool {
 		return m.Quota == Explains || m.Percentile != "" && m.Helpless
+	})
+}
+
+// Contended lists the misses of Unexplained, and those of requests with the cause
+// Contention. For these, BE may lose its shares of caches and memory bandwidth only.
+func (x Tracker) Contended() []Miss {
+	return slices.DeleteFunc(x.Violations(), func(m Miss) bool {
+		return m.Quota == Explains || m.Percentile != "" && m.Helpless && x.Judged(m).Cause != Contention
 	})
 }
 
@@ -253,12 +273,16 @@ func (f State) observe(at time.Time, w *node.Workload, want time.Duration, now R
 			return f.begin(at, w, now, runners)
 		}
 		f.Miss, f.Doubted = missOf(at, w.ID, want, d), false
-		f.Miss.Helpless = grown.hardlyForBE(throttled)
+		parts := runners.since(f.Runners)
+		cause := causeOf(grown, grown.hardlyForBE(throttled), parts)
+		if other := f.Usual.newCause(grown, length); cause == ForBE && other != "" {
+			cause = other
+		}
+		f.Miss.Helpless = cause != ForBE && cause != UnknownRunner
 		if throttled > 0 {
 			f.Miss.Quota = Adds
 		}
-		parts := runners.since(f.Runners)
-		f.Judgement = f.Judgement.missed(at, length, want, d, causeOf(grown, f.Miss.Helpless, parts), grown, parts, f.lately(at, now, runners))
+		f.Judgement = f.Judgement.missed(at, length, want, d, cause, grown, parts, f.lately(at, now, runners))
 		return f.begin(at, w, now, runners)
 	}
 	if length < longestWindow && (length < LeastWindow || d.waits < enoughWaits) {
@@ -274,7 +298,7 @@ func (f State) observe(at time.Time, w *node.Workload, want time.Duration, now R
 		f.Miss.Quota, f.Miss.Helpless = Explains, true
 		f.Judgement = f.Judgement.missed(at, length, want, d, OwnLimit, grown, runners.since(f.Runners), f.lately(at, now, runners))
 	case calm:
-		f = State{Judgement: f.Judgement.keep(at, want, d, grown)}
+		f = State{Judgement: f.Judgement.keep(at, want, d, grown), Usual: f.Usual.with(grown, length)}
 	}
 	return f.begin(at, w, now, runners)
 }

@@ -32,6 +32,15 @@ type Reading struct {
 	// which its CPUs had work while the hypervisor ran something else.
 	NodeCPU node.Maybe[time.Duration] `json:"node_cpu,omitzero"`
 	Steal   node.Maybe[time.Duration] `json:"steal,omitzero"`
+	// Delay is the waiting time of the threads, if the kernel counts every wait.
+	Delay node.Maybe[time.Duration] `json:"delay,omitzero"`
+	// Memory and IO are the times in which at least one thread stalled on memory, and on a
+	// disk. NodeMemory and NodeIO are those of any thread of the node. They are absent for
+	// a workload without an objective for its requests.
+	Memory     node.Maybe[time.Duration] `json:"memory,omitzero"`
+	IO         node.Maybe[time.Duration] `json:"io,omitzero"`
+	NodeMemory node.Maybe[time.Duration] `json:"node_memory,omitzero"`
+	NodeIO     node.Maybe[time.Duration] `json:"node_io,omitzero"`
 	// The other counters are those of node.Usage.
 	CPU              node.Maybe[time.Duration] `json:"cpu,omitzero"`
 	Throttled        node.Maybe[time.Duration] `json:"throttled,omitzero"`
@@ -45,7 +54,9 @@ func (r Reading) since(before Reading) (Reading, bool) {
 	grown := Reading{
 		Waited: r.Waited - before.Waited, ByBE: r.ByBE - before.ByBE, BySelf: r.BySelf - before.BySelf,
 		ByServices: r.ByServices - before.ByServices, BySystem: r.BySystem - before.BySystem,
-		NodeCPU: growth(before.NodeCPU, r.NodeCPU), Steal: growth(before.Steal, r.Steal),
+		NodeCPU: growth(before.NodeCPU, r.NodeCPU), Steal: growth(before.Steal, r.Steal), Delay: growth(before.Delay, r.Delay),
+		Memory: growth(before.Memory, r.Memory), IO: growth(before.IO, r.IO),
+		NodeMemory: growth(before.NodeMemory, r.NodeMemory), NodeIO: growth(before.NodeIO, r.NodeIO),
 		CPU: growth(before.CPU, r.CPU), Throttled: growth(before.Throttled, r.Throttled),
 		Periods: growth(before.Periods, r.Periods), ThrottledPeriods: growth(before.ThrottledPeriods, r.ThrottledPeriods),
 	}

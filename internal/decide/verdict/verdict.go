@@ -186,6 +186,9 @@ func (p Page) missedText(on, lasts, requestsLast string) string {
 		text = fmt.Sprintf("It is missed%s: %s. ", requestsLast, answered(s.Requests))
 	}
 	alone := " Batch work is left alone."
+	if s.Cause == slo.BEMemory || s.Cause == slo.Contention { // by memory or by cache, it may give way
+		alone = " Batch work keeps its CPU."
+	}
 	if len(p.Alone) > 0 || p.All.Files != "" { // because of another service, or still for the last miss
 		alone = " " + p.aloneText(on)
 	}
@@ -204,14 +207,56 @@ func (p Page) missedText(on, lasts, requestsLast string) string {
 		return text + fmt.Sprintf("The system ran during %s%s.", part(s, slo.System), namesOf(s, slo.System)) + alone
 	case slo.Host:
 		return text + "Meanwhile the hypervisor ran something else on the CPUs of " + on + "." + alone
-	case slo.NotWaiting:
-		waited := "Its threads hardly waited for a CPU"
-		if s.Waited == 0 {
-			waited = "Its threads did not wait for a CPU, or that is not measured here"
-		}
-		return text + waited + ": its own work took longer, or it waited for something else." + alone
+	case slo.BEMemory, slo.Memory, slo.Contention, slo.Storage, slo.Downstream, slo.NotWaiting:
+		return text + spentText(s) + alone
 	}
 	return text + "For what they waited is not clear." + alone
+}
+
+// spentText says how the time of slow requests was spent, which hardly waited for a CPU.
+func spentText(s slo.Judgement) string {
+	spent := s.Requests.Spent
+	switch s.Cause {
+	case slo.BEMemory:
+		by, _ := s.Culprit()
+		who := "best-effort work"
+		if by != "" {
+			who = string(by) + ", which is best-effort work,"
+		}
+		return fmt.Sprintf("Its threads waited for memory%s, and %s took memory lately. Memory QoS and memory eviction act on memory.", during(spent.Memory, spent.Window), who)
+	case slo.Memory:
+		return fmt.Sprintf("Its threads waited for memory%s, because of its own limit or of other work than best-effort.", during(spent.Memory, spent.Window))
+	case slo.Contention:
+		return fmt.Sprintf("Its requests need more CPU time than with the same load before%s, and other work runs more: it shares caches, the bandwidth of memory or the siblings of CPUs.", needs(spent))
+	case slo.Storage:
+		return fmt.Sprintf("Its threads waited for a disk%s.", during(spent.IO, spent.Window))
+	case slo.Downstream:
+		return "Its threads slept: they neither ran for longer nor waited for a CPU, memory or a disk, but for a back end or for locks of their own."
+	}
+	waited := "Its threads hardly waited for a CPU"
+	if s.Waited == 0 {
+		waited = "Its threads did not wait for a CPU, or that is not measured here"
+	}
+	return waited + ": its own work took longer, or it waited for something else."
+}
+
+// during says for which part of a window something lasted; "": that is not known.
+func during(t node.Maybe[time.Duration], window time.Duration) string {
+	lasted, known := t.Value()
+	if !known || window <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(" during %d %% of the time", min(100*lasted/window, 100))
+}
+
+// needs says how much CPU time a request needs, and before; "": that is not known.
+func needs(s slo.Spent) string {
+	work, known := s.Work.Value()
+	usual, compared := s.UsualWork.Value()
+	if !known || !compared {
+		return ""
+	}
+	return fmt.Sprintf(" (%s, and %s before)", Short(work), Short(usual))
 }
 
 // quietText says that an objective for waits is missed without batch work as well. It

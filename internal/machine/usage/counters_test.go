@@ -110,6 +110,32 @@ func TestSlowCountersComeWithinTheirTime(t *testing.T) {
 	}
 }
 
+// TestStallsOfServedRequestsAreFresh changes the pressure of two services, of which one
+// has an objective for its requests. Its stalls must be those of the last second.
+func TestStallsOfServedRequestsAreFresh(t *testing.T) {
+	h, write, _ := newCountedNode(t, "calm", "served", "third")
+	served := h.workloads["served"]
+	served.Objective.Requests.Within[4] = 5 * time.Millisecond
+	h.manage(served)
+	at := time.Unix(0, 0)
+	fresh := map[node.WorkloadID]int{}
+	for second := range 5 {
+		text := fmt.Sprintf("some avg10=0.00 avg60=0.00 avg300=0.00 total=%d\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0", second*1000)
+		for id := range h.workloads {
+			write(string(id), "memory.pressure", text)
+		}
+		for id, u := range h.counters(at, false) {
+			if u.Pressure.Memory.Some == node.Some(time.Duration(second)*time.Millisecond) {
+				fresh[id]++
+			}
+		}
+		at = at.Add(time.Second)
+	}
+	if fresh["served"] != 5 || fresh["calm"] == 5 || fresh["third"] == 5 {
+		t.Errorf("of 5 readings, so many were fresh: %v", fresh)
+	}
+}
+
 // TestManySleepersAreReadRarely changes memory.stat of a thousand workloads that
 // sleep. A cycle over all of them takes fifteen seconds. So each memory.stat must
 // be read again after a minute and a half, and not after a minute.

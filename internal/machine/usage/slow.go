@@ -33,6 +33,9 @@ const (
 	// growth. maxMoved is the maximum number of such reads in one snapshot.
 	moveDivisor = 400
 	maxMoved    = 64
+	// stallsWithin is the maximum age of the pressure of a workload with an objective for
+	// its requests, because a window of requests lasts 15 s.
+	stallsWithin = time.Second
 )
 
 // A slowCache holds the slow counters of a resident host.
@@ -52,6 +55,7 @@ type slowCounters struct {
 	refaults      node.Maybe[int64]
 	read, written node.Maybe[unit.Bytes]
 	pressure      node.Pressure
+	pressed       time.Time // when pressure was read
 	// Absent if each snapshot reads the throttling.
 	throttled                 node.Maybe[time.Duration]
 	periods, throttledPeriods node.Maybe[int64]
@@ -71,7 +75,7 @@ func (r *slowCache) fill(s *node.Snapshot, c *Counters, scarce bool) {
 		c.readNode().addToNode(&s.Usage)
 		for i := range s.Workloads {
 			w := &s.Workloads[i]
-			have := c.readWorkload(*w)
+			have := c.readWorkload(*w, s.At)
 			have.readMemory(c, *w, s.At)
 			have.addTo(&w.Usage)
 		}
@@ -93,11 +97,11 @@ func (r *slowCache) fill(s *node.Snapshot, c *Counters, scarce bool) {
 			w := s.Workloads[i]
 			had, known := r.known[w.ID]
 			if known && !scarce && had.isStillValid(w, s.At, sleepsRounds*within) {
-				c.readPressure(&had, w)
+				c.readPressure(&had, w, s.At)
 				r.known[w.ID] = had
 				continue
 			}
-			have := c.readWorkload(w)
+			have := c.readWorkload(w, s.At)
 			have.readMemory(c, w, s.At)
 			r.known[w.ID] = have
 		} else {
@@ -115,12 +119,16 @@ func (r *slowCache) fill(s *node.Snapshot, c *Counters, scarce bool) {
 				continue
 			}
 			first--
-			have = c.readWorkload(*w)
+			have = c.readWorkload(*w, s.At)
 			have.readMemory(c, *w, s.At)
 			r.known[w.ID] = have
 		} else if moved > 0 && have.hasMoved(w.Usage.Memory, s.MemoryTotal) {
 			moved--
 			have.readMemory(c, *w, s.At)
+			r.known[w.ID] = have
+		}
+		if w.Objective.Requests.Stated() && s.At.Sub(have.pressed) >= stallsWithin {
+			c.readPressure(&have, *w, s.At)
 			r.known[w.ID] = have
 		}
 		have.addTo(&w.Usage)
@@ -145,11 +153,11 @@ func (r *slowCache) forget(workloads []node.Workload) {
 }
 
 // readWorkload reads all slow counters of a workload except those in memory.stat.
-func (c *Counters) readWorkload(w node.Workload) slowCounters {
+func (c *Counters) readWorkload(w node.Workload, at time.Time) slowCounters {
 	p := string(w.Cgroup)
 	known := c.readIO(p)
 	known.cpu = w.Usage.CPU.Or(0)
-	c.readPressure(&known, w)
+	c.readPressure(&known, w, at)
 	if c.throttlingIsSlow(&w) {
 		var u node.Usage
 		_ = c.readCPUUse(&u, p) // absent after an error
@@ -160,8 +168,8 @@ func (c *Counters) readWorkload(w node.Workload) slowCounters {
 
 // readPressure reads the pressure (PSI) of a workload, even if the workload
 // used no CPU, because pressure also grows while all threads wait.
-func (c *Counters) readPressure(known *slowCounters, w node.Workload) {
-	known.pressure = node.Pressure{}
+func (c *Counters) readPressure(known *slowCounters, w node.Workload, at time.Time) {
+	known.pressure, known.pressed = node.Pressure{}, at
 	if c.tree.Version() == 1 {
 		return // v1 has no pressure of cgroups
 	}
