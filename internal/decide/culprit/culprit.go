@@ -29,8 +29,8 @@ const (
 	// A bound is lifted after looks windows in which it did not help, because one window
 	// may have waits for other reasons.
 	looks = 2
-	// All BE work gives way after spreadWindows windows in which no single workload is
-	// to blame, if there are several.
+	// All BE work gives way after spreadWindows windows in a row in which BE work is to
+	// blame and no single workload is, if there are several.
 	spreadWindows = 3
 	// A bound does not grow for calmBefore after a window for which BE work is to blame.
 	calmBefore = 5 * time.Second
@@ -117,8 +117,8 @@ type Search struct {
 	// Rest says that the bounds helped, and that less than 1/suspectDivisor of the
 	// waits that are left are for other BE work: it does not give way for them.
 	Rest bool `json:"rest,omitempty"`
-	// Spread is the number of windows, since the last bound, in which no single workload
-	// was to blame. At is the end of the last window for which BE work was to blame.
+	// Spread is the number of windows in a row, since the last bound, in which no single
+	// workload was to blame. At is the end of the last window for which BE work was to blame.
 	Spread int       `json:"spread,omitempty"`
 	At     time.Time `json:"at,omitzero"`
 }
@@ -184,6 +184,8 @@ func (st State) Follow(in Input) State {
 				q = Search{}
 			}
 			q = x.judge(q, m.Workload, in.SLO.Judged(m).Lately())
+		} else if m.At.Equal(at) && m.Helpless {
+			q.Spread = 0 // a window with another cause: those before it were chance
 		}
 		x.next.Searches[m.Workload] = q
 	}

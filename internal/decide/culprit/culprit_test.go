@@ -377,6 +377,22 @@ func TestManyThatShareTheBlameAreNotSuspects(t *testing.T) {
 	}
 }
 
+// TestOnlyWindowsInARowCostAllBatchWork has many jobs with a part in the waits of a
+// service that misses its objective for another reason in each third window.
+func TestOnlyWindowsInARowCostAllBatchWork(t *testing.T) {
+	demand := map[node.WorkloadID]unit.MilliCPU{}
+	for i := range 8 {
+		demand[node.WorkloadID(fmt.Sprint("job", i))] = 1000
+	}
+	p := newPlant(3*time.Second, demand)
+	for window := range 30 {
+		p.helpless = window%spreadWindows == spreadWindows-1
+		if p.second(); len(p.state.Bounds) > 0 || !p.state.Alone("web") {
+			t.Fatalf("window %d: %+v", window, p.state)
+		}
+	}
+}
+
 // TestSeveralToBlameGiveWayAlone has two or three jobs to blame, which are all bounded.
 // Their bounds grow together, and fail together. That must not hide what the next bound
 // does, so that all BE work gives way.
