@@ -140,6 +140,7 @@ func restartWithoutServer(t *testing.T, n *Node) {
 type replica struct {
 	t    *testing.T
 	log  string
+	stop func()     // ends it for good
 	mu   sync.Mutex // guards the fields below
 	pid  int
 	ends []time.Time
@@ -156,9 +157,12 @@ func managers(t *testing.T, c *Cluster, args ...string) []*replica {
 		ctx, cancel := context.WithCancel(t.Context())
 		var done sync.WaitGroup
 		done.Go(func() { r.supervise(ctx, c, bin, args) })
-		t.Cleanup(func() {
+		r.stop = func() {
 			cancel()
 			done.Wait()
+		}
+		t.Cleanup(func() {
+			r.stop()
 			if t.Failed() {
 				text, _ := os.ReadFile(r.log)
 				t.Logf("manager %d said:\n%s", i, text[max(0, len(text)-6000):])

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/test/turn"
 )
 
 // timedPod is a service without requests that shows how long its requests take
@@ -59,7 +60,7 @@ func startPrometheus(t *testing.T, c *Cluster, pods ...string) (end func()) {
 // TestRequestLatencyMakesBatchWorkGiveWay gives two services an objective for their
 // requests. The agent reads the histogram of one itself, and a real Prometheus server
 // reads that of the other. Batch work that makes them wait must be named and bounded,
-// and when Prometheus has gone, nothing may stay bound by what it said.
+// and when Prometheus or the manager has gone, nothing may stay bound by what it said.
 func TestRequestLatencyMakesBatchWorkGiveWay(t *testing.T) {
 	inTurn(t)
 	if _, err := exec.LookPath("prometheus"); err != nil {
@@ -73,7 +74,8 @@ func TestRequestLatencyMakesBatchWorkGiveWay(t *testing.T) {
 	a.apply(chartConfig(t, nil))
 	// Other work of the machine must not take the CPUs for which the pods compete.
 	must(t, os.WriteFile(filepath.Join(n.Cgroup("cpu", ""), "cpu.shares"), []byte("32768"), 0o644))
-	managers(t, c, "--prometheus-url", "http://127.0.0.1:9090")
+	ask := func() []*replica { return managers(t, c, "--prometheus-url", "http://127.0.0.1:9090") }
+	replicas := ask()
 	group := a.pod(hogPod, "hog", "besteffort")
 	timed := strings.Replace(timedPod, "BIN", a.bin, 1)
 	a.pod(strings.Replace(timed, "SOURCE", `"metrics", "port": 8080`, 1), "direct", "besteffort")
@@ -106,6 +108,30 @@ func TestRequestLatencyMakesBatchWorkGiveWay(t *testing.T) {
 	// From here on, only the numbers of Prometheus can bound anything.
 	kubectl(t, c, "delete", "pod", "direct")
 	kubectl(t, c, "exec", "hog", "--", "touch", "/busy")
+	losses := []string{"Prometheus", "the manager"}
+	if one, err := turn.Choose(0, losses); err == nil {
+		losses = one
+	}
+	for i, lost := range losses {
+		if i > 0 {
+			end = startPrometheus(t, c, "asked")
+		}
+		lose := end
+		if lost == "the manager" {
+			lose = func() {
+				for _, r := range replicas {
+					r.stop()
+				}
+			}
+		}
+		boundUntilItIsLost(t, lost, lose, requests, bounded)
+	}
+}
+
+// boundUntilItIsLost waits until the batch pod is bounded because of what Prometheus
+// says. Then it ends Prometheus or the manager, and waits until nothing is bound.
+func boundUntilItIsLost(t *testing.T, lost string, lose func(), requests func(string) (v1alpha1.ServiceObjective, v1alpha1.ServiceRequests), bounded func() bool) {
+	t.Helper()
 	begun := time.Now()
 	requireSoon(t, 4*time.Minute, "the objective is missed, and the batch pod is named", func() error {
 		s, r := requests("asked")
@@ -122,14 +148,14 @@ func TestRequestLatencyMakesBatchWorkGiveWay(t *testing.T) {
 		}
 		return nil
 	})
-	end()
+	lose()
 	begun = time.Now()
-	requireSoon(t, 3*time.Minute, "nothing is known without Prometheus", func() error {
+	requireSoon(t, 3*time.Minute, "nothing is known without "+lost, func() error {
 		s, r := requests("asked")
 		if s.State != v1alpha1.ObjectiveUndecided || s.Cause != "no-source" || r.Trouble == "" {
 			return fmt.Errorf("%+v %+v", s, r)
 		}
-		t.Logf("undecided %v after the end of Prometheus: %s", time.Since(begun).Round(time.Second), r.Trouble)
+		t.Logf("undecided %v after the end of %s: %s", time.Since(begun).Round(time.Second), lost, r.Trouble)
 		return nil
 	})
 	requireSoon(t, 4*time.Minute, "the bound goes", func() error {
@@ -138,5 +164,5 @@ func TestRequestLatencyMakesBatchWorkGiveWay(t *testing.T) {
 		}
 		return nil
 	})
-	t.Logf("the bound went %v after the end of Prometheus", time.Since(begun).Round(time.Second))
+	t.Logf("the bound went %v after the end of %s", time.Since(begun).Round(time.Second), lost)
 }

@@ -188,6 +188,33 @@ func TestAnswersOfPrometheusReachTheirNodes(t *testing.T) {
 	}
 }
 
+// TestTheNextLeaderAnswersAnew lets another replica lead, which knows nothing of the
+// answers in the reports. Until it has asked, they stay: each has its time, by which an
+// agent knows that it is old. Then it replaces them, and removes those without a service.
+func TestTheNextLeaderAnswersAnew(t *testing.T) {
+	p := newPrometheus(t)
+	p.count.Store(7)
+	first := newRoundScene(t, p.URL)
+	first.list.items = []v1alpha1.NodeReport{servedReport("a", "shop/web-0/rtt_seconds"), servedReport("b", "shop/web-1/rtt_seconds")}
+	first.pass()
+	next := newRoundScene(t, p.URL)
+	for _, r := range first.list.items {
+		r.Status.Queried = first.written[r.Name]
+		next.list.items = append(next.list.items, r)
+	}
+	next.list.items[1].Status.Objectives = nil
+	p.count.Store(9)
+	if n := next.pass(); n != 2 || next.written["a"].Services[0].Counts[0] != 9 || next.written["b"] != nil {
+		t.Errorf("%d writes: %+v", n, next.written)
+	}
+	p.Close()
+	lost := newRoundScene(t, p.URL)
+	lost.list.items = next.list.items[:1]
+	if err := lost.round(t.Context()); err == nil || lost.troubles("a")[0] != "connect" || len(lost.written["a"].Services[0].Counts) > 0 {
+		t.Errorf("without Prometheus: %v, %+v", err, lost.written["a"])
+	}
+}
+
 // TestAnAnswerThatCannotBeHadHasItsReason asks no server, one that cannot be asked, and
 // one that is gone, about too many services, and for too many buckets.
 func TestAnAnswerThatCannotBeHadHasItsReason(t *testing.T) {

@@ -45,7 +45,7 @@ var update = flag.Bool("update", false, "rewrite the scenarios and the compariso
 //	limit ID 1500m                                the CPU limit of the workload from now on
 //	gone ID                                       no rule matches the workload any more
 //	was CGROUP FILE VALUE                         a value from before Tenon
-//	objective ID 2ms                              the objective of a workload; -: none
+//	objective ID 2ms [query]                      the objective of a workload for its waits; -: none. With a source, for its requests (p99)
 //	memory web=2Gi node=5Gi be=?                  memory use of workloads and of the node from now on
 //	live 300 web=1500m                            runs so many ticks without printing their steps
 //	device NAME 8:0 [of=8:0] [mapped=vg0-data] [on=8:0,8:16] [bfq] [iocost]
@@ -57,7 +57,7 @@ var update = flag.Bool("update", false, "rewrite the scenarios and the compariso
 //	can, falls, foreign, cookies, ask, sees, …    see readIsolation
 //	law                                           see readTrial
 //	restart                                       the agent restarts without its state
-//	tick [every=1s] [violated] [throttled=?] web=1500m web=1500m@0-3 web=? [system=100m] [web.waits=1000*100us,30*5ms] [web.throttled=3/10:400ms] [web.threads=16/12]
+//	tick [every=1s] [violated] [throttled=?] web=1500m web=1500m@0-3 web=? [system=100m] [web.waits=1000*100us,30*5ms] [web.throttled=3/10:400ms] [web.threads=16/12] [web.answered=99,1]
 //	----
 //	the resulting steps, one on each line
 //
@@ -572,6 +572,8 @@ func readSpell(t *testing.T, line string) spell {
 			p.readThrottling(t, w)
 		case strings.HasSuffix(w.key, ".threads"):
 			p.readThreads(t, w)
+		case strings.HasSuffix(w.key, ".answered"):
+			p.readAnswers(t, w)
 		case strings.Contains(w.key, "."):
 			p.waits = append(p.waits, readWaiting(t, w))
 		case w.key == "busy" && w.val == "?":

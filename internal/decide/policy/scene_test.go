@@ -29,9 +29,11 @@ type scene struct {
 	ran    map[node.WorkloadID][2]int64 // total over all spells
 	held   map[node.WorkloadID]time.Duration
 	delay  map[node.WorkloadID]node.RunQueueDelay
-	named  map[string]bool                // the words that the scenario has used
-	laws   map[node.WorkloadID]law        // how services wait, by the mechanism in use
-	memory map[node.WorkloadID]unit.Bytes // memory use of workloads; "node" is the whole node
+	// answered are the requests of workloads at the last reading.
+	answered map[node.WorkloadID]node.Requests
+	named    map[string]bool                // the words that the scenario has used
+	laws     map[node.WorkloadID]law        // how services wait, by the mechanism in use
+	memory   map[node.WorkloadID]unit.Bytes // memory use of workloads; "node" is the whole node
 }
 
 func newScene(topo node.Topology, version int) *scene {
@@ -132,7 +134,10 @@ type spell struct {
 	// threads holds two numbers for a workload: the number of its threads, and the
 	// number of its runnable threads.
 	threads map[node.WorkloadID][2]int
-	blind   bool // the use of the CPUs is unknown
+	// answered holds two numbers for a workload whose requests are read at the end: those
+	// that were answered in time, and the others.
+	answered map[node.WorkloadID][2]uint64
+	blind    bool // the use of the CPUs is unknown
 	// unthrottled says that the throttling is unknown.
 	unthrottled bool
 	violated    bool // a service waited
@@ -144,6 +149,7 @@ func (n *scene) pass(p spell) {
 	n.snap.At, n.snap.SLOViolated = n.snap.At.Add(p.every), p.violated
 	n.busy = maps.Clone(n.busy)
 	n.wait(append(n.waitsByLaw(p.every), p.waits...))
+	n.answer(p.answered)
 	for id, more := range p.throttled {
 		n.ran[id] = [2]int64{n.ran[id][0] + more[0], n.ran[id][1] + more[1]}
 	}
@@ -187,7 +193,7 @@ func (n *scene) pass(p spell) {
 	workloads := n.snap.Workloads
 	n.snap.Workloads = make([]node.Workload, len(workloads))
 	for i, w := range workloads {
-		w.Usage = node.Usage{PerCPU: n.perCPU[w.ID], Delay: n.delay[w.ID]}
+		w.Usage = node.Usage{PerCPU: n.perCPU[w.ID], Delay: n.delay[w.ID], Requests: n.answered[w.ID]}
 		if !p.missing[w.ID] {
 			w.Usage.CPU = node.Some(n.used[w.ID])
 		}

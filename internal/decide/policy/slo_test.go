@@ -49,17 +49,54 @@ func readWaiting(t *testing.T, w word) waiting {
 
 func (n *scene) setObjective(t *testing.T, line string, f []string) {
 	t.Helper()
-	if len(f) != 2 {
-		t.Fatalf("scenario line %q: want an id and a time", line)
+	if len(f) != 2 && len(f) != 3 {
+		t.Fatalf("scenario line %q: want an id, a time, and for requests a source", line)
 	}
-	want := node.Maybe[time.Duration]{}
-	if f[1] != "-" {
-		want = node.Some(mustParse(t, word{f[0], f[1]}, time.ParseDuration))
+	want := node.Objective{}
+	switch {
+	case f[1] == "-":
+	case len(f) == 3:
+		want.Requests.Source = node.RequestSource(f[2])
+		want.Requests.Within[slices.IndexFunc(node.Percentiles[:], func(p node.Percentile) bool { return p.Name == "p99" })] = mustParse(t, word{f[0], f[1]}, time.ParseDuration)
+	default:
+		want.RunQueueDelay = node.Some(mustParse(t, word{f[0], f[1]}, time.ParseDuration))
 	}
 	for i, w := range n.snap.Workloads {
 		if string(w.ID) == f[0] {
-			n.snap.Workloads[i].Objective.RunQueueDelay = want
+			n.snap.Workloads[i].Objective = want
 		}
+	}
+}
+
+// readAnswers reads web.answered=99,1: the numbers of requests that were answered in time,
+// and later.
+func (p *spell) readAnswers(t *testing.T, w word) {
+	t.Helper()
+	inTime, late, _ := strings.Cut(w.val, ",")
+	parse := func(s string) (uint64, error) { return strconv.ParseUint(s, 10, 64) }
+	if p.answered == nil {
+		p.answered = map[node.WorkloadID][2]uint64{}
+	}
+	p.answered[node.WorkloadID(strings.TrimSuffix(w.key, ".answered"))] = [2]uint64{mustParse(t, word{w.key, inTime}, parse), mustParse(t, word{w.key, late}, parse)}
+}
+
+// answer adds requests to the counters of workloads, which are read now. The others keep
+// their last reading. The bucket of those that were answered in time ends at the target.
+func (n *scene) answer(all map[node.WorkloadID][2]uint64) {
+	n.answered = maps.Clone(n.answered)
+	if n.answered == nil {
+		n.answered = map[node.WorkloadID]node.Requests{}
+	}
+	for _, w := range n.snap.Workloads {
+		more, read := all[w.ID]
+		if !read {
+			continue
+		}
+		counts := []uint64{more[0], more[1]}
+		for i, had := range n.answered[w.ID].Counts {
+			counts[i] += had
+		}
+		n.answered[w.ID] = node.Requests{At: n.snap.At, Bounds: []time.Duration{slices.Max(w.Objective.Requests.Within[:])}, Counts: counts}
 	}
 }
 
