@@ -73,6 +73,10 @@ var alertCases = []alertCase{
 	{"TenonConfigMissing", map[string]string{`tenon_manager_config_missing{instance="a"}`: "0x20 1x30"}, 20, 25},
 	{"TenonReportsRefused", map[string]string{`tenon_manager_nodes{state="stale"}`: "0x20 2x40", `tenon_manager_nodes{state="published"}`: "5x60"}, 30, 45},
 	{"TenonNodeWritesFail", map[string]string{`tenon_manager_node_writes_total{change="failed"}`: "0x20 0+2x60", `tenon_manager_node_writes_total{change="more"}`: "0+1x80"}, 20, 60},
+	{"TenonPrometheusFails", map[string]string{
+		`tenon_manager_prometheus_answers_total{trouble="ok",instance="a"}`: "0+4x20 80x60", `tenon_manager_prometheus_answers_total{trouble="absent",instance="a"}`: "0+1x80",
+		`tenon_manager_prometheus_answers_total{trouble="connect",instance="a"}`: "0x20 0+4x60",
+	}, 24, 40},
 	{"TenonSchedulerDown", map[string]string{`up{job="tenon-scheduler"}`: "1x20 stale", `tenon_manager_scheduler_expected{instance="a"}`: "1x60", `tenon_manager_scheduler_expected{instance="b"}`: "1x60"}, 20, 35},
 	{"TenonSchedulerLeaderless", map[string]string{`leader_election_master_status{job="tenon-scheduler"}`: "1x20 0x30"}, 22, 30},
 }
@@ -81,7 +85,10 @@ var alertCases = []alertCase{
 // No job scrapes tenon-scheduler, and some series are those of other programs.
 var healthy = map[string]string{
 	`up{job="tenond",instance="a"}`: "1x120", `up{job="tenon-manager",instance="a"}`: "1x120", `up{job="tenon-manager",instance="b"}`: "1x120",
-	"tenon_last_tick_timestamp_seconds": "0+60x120", `tenon_ticks_total{outcome="ok"}`: "0+60x120", `tenon_trouble{kind="config"}`: "0x120",
+	// The series of one pod does not exist, and another cluster has no Prometheus server.
+	`tenon_manager_prometheus_answers_total{trouble="ok",instance="a"}`: "0+4x120", `tenon_manager_prometheus_answers_total{trouble="absent",instance="a"}`: "0+1x120",
+	`tenon_manager_prometheus_answers_total{trouble="no-prometheus",instance="b"}`: "0+4x120",
+	"tenon_last_tick_timestamp_seconds":                                            "0+60x120", `tenon_ticks_total{outcome="ok"}`: "0+60x120", `tenon_trouble{kind="config"}`: "0x120",
 	`leader_election_master_status{job="tenon-manager",instance="a"}`: "0x120", `leader_election_master_status{job="tenon-manager",instance="b"}`: "1x120",
 	`leader_election_master_status{job="kube-scheduler"}`: "0x120",
 	// Each hour, the certificate with a life of 180 minutes is renewed.
