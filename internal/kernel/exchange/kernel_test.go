@@ -365,6 +365,35 @@ func TestTheCgroupOfTheServerDecides(t *testing.T) {
 	}
 }
 
+// TestAProxyInThePodIsNotMeasured sends requests by a proxy in the cgroup of the service,
+// such as the sidecar of a service mesh. Each request counts once, with the time of the
+// service alone. If the port of the proxy is tracked, its time counts as well.
+func TestAProxyInThePodIsNotMeasured(t *testing.T) {
+	s := newStage(t)
+	p := s.open()
+	path, id := s.group("pod")
+	app, port := s.listen(0)
+	proxy, front := s.listen(0)
+	to := proxy.Addr()
+	t.Setenv(targetVar, app.Addr().String())
+	service, sidecar := s.track(p, id, port, 10*ms), s.track(p, id, front, 10*ms)
+	s.start("known", path, app)
+	s.start("proxy", path, proxy)
+	c := s.dial(to)
+	const all = 30
+	for range all {
+		if _, err := ask(c, ms); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r := s.read(service); total(r) != all || r.Unsure() != 0 || over(r, 10*ms) > all/10 && !isEmulated() {
+		t.Errorf("the service: %d exchanges, %d unsure, %d longer than 10ms; want %d", total(r), r.Unsure(), over(r, 10*ms), all)
+	}
+	if r := s.read(sidecar); total(r) != all || r.Unsure() != 0 || over(r, 10*ms) != all {
+		t.Errorf("the proxy: %d exchanges, %d unsure, %d longer than 10ms; want %d", total(r), r.Unsure(), over(r, 10*ms), all)
+	}
+}
+
 // TestTimeWithoutTheProgramsIsNotCounted sends a request while nothing is measured,
 // and waits for its answer while the port is.
 func TestTimeWithoutTheProgramsIsNotCounted(t *testing.T) {

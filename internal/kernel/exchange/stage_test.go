@@ -27,6 +27,9 @@ import (
 // server, with its sockets from file descriptor 3 on.
 const roleVar = "TENON_EXCHANGE_TEST_ROLE"
 
+// targetVar has the address to which the role proxy sends what it receives.
+const targetVar = "TENON_EXCHANGE_TEST_TARGET"
+
 func TestMain(m *testing.M) {
 	role, sockets, _ := strings.Cut(os.Getenv(roleVar), " ")
 	if role == "" {
@@ -78,7 +81,7 @@ func serve(role string, listener int) {
 		check(err)
 		check(unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
 		answer := map[string]func(fd int){
-			"known": answerInTime, "in-turn": answerInTurn, "echo": echo, "after-all": answerAfterAll, "in-pieces": answerInPieces, "io_uring": answerByRing,
+			"known": answerInTime, "in-turn": answerInTurn, "echo": echo, "after-all": answerAfterAll, "in-pieces": answerInPieces, "io_uring": answerByRing, "proxy": forward,
 		}[role]
 		go func() {
 			answer(fd)
@@ -145,6 +148,28 @@ func wallClock() time.Duration {
 func echo(fd int) {
 	for message := make([]byte, 8); ; {
 		if n, err := unix.Read(fd, message); err != nil || n == 0 {
+			return
+		}
+		if _, err := unix.Write(fd, message); err != nil {
+			return
+		}
+	}
+}
+
+// forward keeps each request for 20 ms, and then gives it to another server.
+func forward(fd int) {
+	c, err := net.Dial("tcp", os.Getenv(targetVar))
+	check(err)
+	defer c.Close()
+	for message := make([]byte, 8); ; {
+		if n, err := unix.Read(fd, message); err != nil || n != len(message) {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+		if _, err := c.Write(message); err != nil {
+			return
+		}
+		if _, err := io.ReadFull(c, message); err != nil {
 			return
 		}
 		if _, err := unix.Write(fd, message); err != nil {
