@@ -24,7 +24,7 @@ const defaultPeriod = time.Second
 type Config struct {
 	// Period is the time between two ticks when no event wakes the loop.
 	Period time.Duration
-	// Signals selects the events that wake the loop.
+	// Signals selects what the kernel reports.
 	Signals Signals
 	// Rules select the managed cgroups and give them a class. The first rule that
 	// matches a cgroup applies. Tenon never changes a cgroup that no rule matches.

@@ -418,11 +418,12 @@ func TestRulesTakeEveryClass(t *testing.T) {
 func TestSignalsAreOnUnlessTheyAreSwitchedOff(t *testing.T) {
 	const head = "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\n"
 	for text, want := range map[string]Signals{
-		"":                                 {RunQueueDelay: true, Pressure: true},
-		"signals: {runQueueDelay: auto}\n": {RunQueueDelay: true, Pressure: true},
-		"signals: {runQueueDelay: off}\n":  {Pressure: true},
-		"signals: {pressure: \"off\"}\n":   {RunQueueDelay: true},
-		"signals: {runQueueDelay: off, pressure: off}\n": {},
+		"":                                 {RunQueueDelay: true, Pressure: true, Requests: true},
+		"signals: {runQueueDelay: auto}\n": {RunQueueDelay: true, Pressure: true, Requests: true},
+		"signals: {runQueueDelay: off}\n":  {Pressure: true, Requests: true},
+		"signals: {pressure: \"off\"}\n":   {RunQueueDelay: true, Requests: true},
+		"signals: {requests: off}\n":       {RunQueueDelay: true, Pressure: true},
+		"signals: {runQueueDelay: off, pressure: off, requests: off}\n": {},
 	} {
 		if got := mustParse(t, head+text).Signals; got != want {
 			t.Errorf("%q: %+v, want %+v", text, got, want)

@@ -143,7 +143,9 @@ func (d *daemon) targets(workloads []node.Workload) (all []scrape.Target) {
 			if t.Cgroup, err = d.host.Inode(w.Cgroup); err != nil {
 				continue // it has just gone
 			}
-			t.Address = ""
+			if t.Address = ""; !d.config.Signals.Requests {
+				t.Trouble = node.TroubleOff
+			}
 		}
 		all = append(all, t)
 	}

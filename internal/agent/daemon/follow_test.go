@@ -3,7 +3,9 @@ package daemon
 import (
 	"slices"
 	"testing"
+	"time"
 
+	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/machine/host"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -22,6 +24,25 @@ func TestTenondIsInNoContentionRoot(t *testing.T) {
 	} {
 		if got := rootBeside(c.root, c.group, home); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// TestTheSocketSourceCanBeSwitchedOff asks for a service with an objective at its sockets
+// with and without signals.requests.
+func TestTheSocketSourceCanBeSwitchedOff(t *testing.T) {
+	h, err := host.Open(host.Options{JournalDir: t.TempDir(), Resident: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = h.Close() })
+	web := node.Workload{ID: "web", Class: node.LS}
+	web.Objective.Requests = node.RequestObjective{Source: node.SourceSocket, Port: 80}
+	web.Objective.Requests.Within[4] = time.Millisecond
+	for on, want := range map[bool]node.SourceTrouble{true: "", false: node.TroubleOff} {
+		d := daemon{host: h, config: config.Config{Signals: config.Signals{Requests: on}}}
+		if all := d.targets([]node.Workload{web}); len(all) != 1 || all[0].Trouble != want || all[0].Cgroup == 0 || all[0].Address != "" {
+			t.Errorf("signals.requests is %v: %+v", on, all)
 		}
 	}
 }
