@@ -122,7 +122,7 @@ type ServiceRequests struct {
 	// its time.
 	// +listType=atomic
 	Targets []RequestTarget `json:"targets"`
-	// Source is where the durations are read: metrics or query.
+	// Source is where the durations are read: metrics, socket or query.
 	Source string `json:"source"`
 	// Series is the histogram that the manager reads from Prometheus. Absent: the
 	// source is another one.
@@ -140,6 +140,11 @@ type ServiceRequests struct {
 	// answered; absent: no bucket of the histogram is that long.
 	Percentile string           `json:"percentile,omitempty"`
 	Measured   *metav1.Duration `json:"measured,omitempty"`
+	// Total is the number of requests in the last window whose time is known. Of Unknown
+	// requests besides, the source socket could not tell how long they took: with more
+	// than one in a hundred of these, there is no verdict.
+	Total   int64 `json:"total,omitempty"`
+	Unknown int64 `json:"unknown,omitempty"`
 	// Buckets is the histogram of that window, without empty buckets. Histograms of
 	// several pods may be added up if their buckets have the same ends.
 	// +listType=atomic

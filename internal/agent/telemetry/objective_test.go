@@ -31,6 +31,9 @@ func TestAnObjectiveHasTheLabelsOfItsPod(t *testing.T) {
 	} {
 		w := node.Workload{ID: id, Class: node.LS, Pod: strings.HasPrefix(string(id), "shop/")}
 		w.Objective.RunQueueDelay = node.Some(time.Millisecond)
+		if id == "shop/fast" {
+			w.Usage.Requests = node.Requests{At: turn.Snapshot.At, Counts: []uint64{7, 3}, Unsure: 2}
+		}
 		turn.Snapshot.Workloads, turn.Objectives[id] = append(turn.Snapshot.Workloads, w), j
 	}
 	m.Observe(turn, nil, time.Second)
@@ -45,12 +48,17 @@ func TestAnObjectiveHasTheLabelsOfItsPod(t *testing.T) {
 		`tenon_request_target_seconds{class="LS",namespace="shop",percentile="p50",pod="fast",workload="shop/fast"} 0.001`,
 		`tenon_request_target_seconds{class="LS",namespace="shop",percentile="p99",pod="fast",workload="shop/fast"} 0.005`,
 		`tenon_request_latency_seconds{class="LS",namespace="shop",percentile="p99",pod="fast",workload="shop/fast"} 0.004`,
+		`tenon_requests_total{class="LS",namespace="shop",pod="fast",time="known",workload="shop/fast"} 10`,
+		`tenon_requests_total{class="LS",namespace="shop",pod="fast",time="unknown",workload="shop/fast"} 2`,
 		`tenon_request_source_trouble{class="LS",namespace="shop",pod="mute",trouble="redirect",workload="shop/mute"} 1`,
 		`tenon_objective_verdict{cause="no-source",class="LS",namespace="shop",pod="mute",verdict="undecided",workload="shop/mute"} 1`,
 	} {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("the metrics lack %q", want)
 		}
+	}
+	if strings.Contains(text, `tenon_requests_total{class="LS",namespace="shop",pod="mute"`) {
+		t.Error("requests that cannot be read are counted")
 	}
 	if strings.Contains(text, `tenon_objective_missed{class="LS",namespace="shop",pod="new"`) {
 		t.Error("an objective without a verdict counts as kept or missed")

@@ -14,6 +14,7 @@ var (
 	descVerdict = desc("tenon_objective_verdict", "1, with the verdict about an objective and its cause.", append(objectiveLabels, "verdict", "cause")...)
 	descTarget  = desc("tenon_request_target_seconds", "Time within which this percentile of the requests of a workload should be answered.", append(objectiveLabels, "percentile")...)
 	descTail    = desc("tenon_request_latency_seconds", "Time within which this percentile of the requests of a workload was answered in the last window with a verdict: the target that decided it.", append(objectiveLabels, "percentile")...)
+	descAsked   = desc("tenon_requests_total", "Requests of a workload with an objective for them, since their source began: those whose time is known, and those of which the source could not tell it.", append(objectiveLabels, "time")...)
 	descSource  = desc("tenon_request_source_trouble", "1, with the reason why the requests of a workload cannot be read.", append(objectiveLabels, "trouble")...)
 	descBound   = desc("tenon_workload_bound_cores", "CPU that a BE workload may use, because a service (victim) waited mostly for it.", "workload", "class", "namespace", "pod", "victim")
 
@@ -93,6 +94,7 @@ func (e emitter) emitObjective(j slo.Judgement, w node.Workload) {
 	labels := []string{label(w.ID), string(w.Class), namespace, pod}
 	e.gauge(descVerdict, 1, append(labels[:len(labels):len(labels)], string(j.Verdict), string(j.Cause))...)
 	e.emitRequests(j.Requests, labels)
+	e.emitAsked(w.Usage.Requests, labels)
 	switch j.Verdict {
 	case slo.Missed:
 		e.gauge(descMissed, 1, labels...)
@@ -114,6 +116,20 @@ func (e emitter) emitRequests(j slo.RequestJudgement, labels []string) {
 	}
 	if j.Trouble != "" {
 		e.gauge(descSource, 1, with(string(j.Trouble))...)
+	}
+}
+
+// emitAsked emits how many requests the source has counted.
+func (e emitter) emitAsked(r node.Requests, labels []string) {
+	if r.At.IsZero() {
+		return
+	}
+	known := uint64(0)
+	for _, n := range r.Counts {
+		known += n
+	}
+	for time, n := range map[string]uint64{"known": known, "unknown": r.Unsure} {
+		e <- prometheus.MustNewConstMetric(descAsked, prometheus.CounterValue, float64(n), append(labels[:len(labels):len(labels)], time)...)
 	}
 }
 

@@ -67,6 +67,7 @@ func tickAt(second int) tick.Tick {
 			Want: node.RequestObjective{Within: [len(node.Percentiles)]time.Duration{time.Millisecond}}, Tail: node.Some(2 * time.Millisecond), Trouble: node.TroubleSlow,
 		},
 	}}
+	web.Usage.Requests = node.Requests{At: t.Snapshot.At, Counts: []uint64{5}, Unsure: 1}
 	t.Single = map[node.WorkloadID]culprit.Bound{"be.slice/job": {May: 1500, Victim: "web"}}
 	t.Misfits = map[node.WorkloadID]*misfit.Misfit{"web": {Kind: misfit.Threads}}
 	web.Usage.Refaults, web.Usage.WorkingSet, web.Usage.Written, web.Usage.Read = node.Some[int64](7), memory, memory, memory

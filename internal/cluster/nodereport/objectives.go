@@ -192,8 +192,8 @@ func requestsOf(v View, j slo.RequestJudgement) *v1alpha1.ServiceRequests {
 	}
 	r := stated(j.Want)
 	r.State, r.Cause, r.Trouble = states[j.Verdict], string(j.Cause), string(j.Trouble)
-	r.Since = sinceOf(v, j.Since)
-	if j.Total == 0 {
+	r.Since, r.Total, r.Unknown = sinceOf(v, j.Since), j.Total, j.Unknown
+	if len(j.Counts) == 0 { // there was no verdict
 		return r
 	}
 	r.Percentile = node.Percentiles[j.Target].Name

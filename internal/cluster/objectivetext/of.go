@@ -148,13 +148,16 @@ func reportedPage(s v1alpha1.ServiceObjective, all *v1alpha1.Objectives) verdict
 	if r := s.Requests; r != nil {
 		j.Requests = slo.RequestJudgement{
 			Verdict: verdictOf(r.State), Cause: slo.Cause(r.Cause), Trouble: node.SourceTrouble(r.Trouble), Want: wants.Requests, Target: percentileNamed(r.Percentile),
+			Total: r.Total, Unknown: r.Unknown,
 		}
 		j.Requests.Since = j.Since // a node of an earlier version does not report it
 		if r.Since != nil {
 			j.Requests.Since = r.Since.Time
 		}
-		for _, b := range r.Buckets {
-			j.Requests.Total += b.Count
+		if r.Total == 0 { // a node of an earlier version reports the histogram alone
+			for _, b := range r.Buckets {
+				j.Requests.Total += b.Count
+			}
 		}
 		if r.Measured != nil {
 			j.Requests.Tail = node.Some(r.Measured.Duration)

@@ -74,7 +74,9 @@ type RequestJudgement struct {
 	// Total is the number of requests whose length is known. At least OverLeast and at
 	// most OverMost requests were longer than the target; both are equal if a bucket
 	// ends there and the length of each request is known.
+	// Of Unknown requests besides, the source could not tell how long they took.
 	Total     int64 `json:"total,omitempty"`
+	Unknown   int64 `json:"unknown,omitempty"`
 	OverLeast int64 `json:"over_least,omitempty"`
 	OverMost  int64 `json:"over_most,omitempty"`
 	// Tail is a time within which the part of the requests named by the percentile
@@ -86,6 +88,13 @@ type RequestJudgement struct {
 	// Spent says how the time was spent, if the objective was missed and the threads hardly
 	// waited for a CPU.
 	Spent Spent `json:"spent,omitzero"`
+}
+
+// UnknownPercent returns for how many of 100 requests of the last window the source could
+// not tell how long they took, rounded up.
+func (j RequestJudgement) UnknownPercent() int64 {
+	seen := max(j.Total+j.Unknown, 1)
+	return (100*j.Unknown + seen - 1) / seen
 }
 
 // observe adds a reading of the workload's requests. now and runners are its waits, and
@@ -137,6 +146,7 @@ func (f RequestState) observe(at time.Time, w *node.Workload, now Reading, runne
 		return begin()
 	case d.unsure > seen/unsureDivisor:
 		f = f.undecided(at, Overlapping, "")
+		f.Judgement.Requests.Total, f.Judgement.Requests.Unknown = d.total, d.unsure
 		return begin()
 	}
 	judged := f.judge(at, w, length, d, grown, runners.since(f.Runners), took)
@@ -192,7 +202,7 @@ func (f RequestState) judge(at time.Time, w *node.Workload, length time.Duration
 		if target == 0 {
 			continue
 		}
-		one := RequestJudgement{Verdict: Kept, Target: i, Total: d.total, Tail: d.tail(p.Permille)}
+		one := RequestJudgement{Verdict: Kept, Target: i, Total: d.total, Unknown: d.unsure, Tail: d.tail(p.Permille)}
 		one.OverLeast, one.OverMost = d.over(target)
 		most := (1000 - p.Permille) * d.total
 		switch {

@@ -149,8 +149,14 @@ func TestASourceThatCannotTellDecidesNothing(t *testing.T) {
 	b.want(b.run(40), Missed, ForBE, true)
 	b.unsure = 5 // of 505
 	b.want(b.run(30), Missed, ForBE, true)
+	if r := b.run(1).Requests; r.UnknownPercent() != 1 || r.Unknown*500 != r.Total*5 {
+		t.Errorf("of %d requests and %d more, the time of %d %% is not known", r.Total, r.Unknown, r.UnknownPercent())
+	}
 	b.unsure = 6
 	b.want(b.run(30), Undecided, Overlapping, false)
+	if r := b.run(1).Requests; r.UnknownPercent() != 2 || r.Unknown*500 != r.Total*6 {
+		t.Errorf("of %d requests and %d more, the time of %d %% is not known", r.Total, r.Unknown, r.UnknownPercent())
+	}
 	b.unsure, b.perTick = 0, []uint64{0, 500, 0, 0}
 	b.want(b.run(30), Kept, "", false)
 	b.unsure, b.perTick = 5, []uint64{0, 496, 4, 0} // together more than the objective allows

@@ -299,11 +299,15 @@ func answered(r slo.RequestJudgement) string {
 	if r.Total > 0 {
 		of = fmt.Sprintf(" of %d requests", r.Total)
 	}
+	unsure := ""
+	if r.Unknown > 0 {
+		unsure = fmt.Sprintf("; the time of %d %% of all requests is not known", r.UnknownPercent())
+	}
 	tail, known := r.Tail.Value()
 	if !known {
-		return fmt.Sprintf("%s%s is above the longest bucket of the histogram", percentile(r), of)
+		return fmt.Sprintf("%s%s is above the longest bucket of the histogram%s", percentile(r), of, unsure)
 	}
-	return fmt.Sprintf("%s%s is at most %s", percentile(r), of, Short(tail))
+	return fmt.Sprintf("%s%s is at most %s%s", percentile(r), of, Short(tail), unsure)
 }
 
 // percentile returns the name of the percentile that decided a verdict. A report of a
@@ -323,9 +327,16 @@ func undecidedText(r slo.RequestJudgement) string {
 	case slo.TooFew:
 		return "there were too few requests, or the first window has not ended"
 	case slo.Overlapping:
-		return "too many of its requests overlap on a connection, so that the sockets do not show how long each took"
+		many := "too many"
+		if r.Unknown > 0 {
+			many = fmt.Sprintf("%d %%", r.UnknownPercent())
+		}
+		return many + " of its requests overlap on a connection, so that the sockets do not show how long each took"
 	case slo.Straddled:
 		return "too many requests are in the bucket of the histogram around " + percentile(r) + "; a bucket that ends at the target would decide"
+	}
+	if r.Trouble == node.TroubleOff && r.Want.Source == node.SourceSocket {
+		return "its requests are not measured (the administrator has switched this off, by signals.requests of tenond)"
 	}
 	return "its requests cannot be read (" + troubleText(r.Trouble) + ")"
 }

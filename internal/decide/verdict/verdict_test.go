@@ -28,6 +28,23 @@ func TestWaitsThatAreNotMeasuredAreNotShort(t *testing.T) {
 	}
 }
 
+// TestAPageSaysWhatTheSocketsDoNotShow has a service of which the source could not tell
+// how long some of its requests took, and one whose source is switched off.
+func TestAPageSaysWhatTheSocketsDoNotShow(t *testing.T) {
+	want := node.RequestObjective{Source: node.SourceSocket}
+	for text, r := range map[string]slo.RequestJudgement{
+		"It is kept: p99 of 1500 requests is at most 2ms; the time of 1 % of all requests is not known.":                                           {Verdict: slo.Kept, Target: 4, Total: 1500, Unknown: 3, Tail: node.Some(2 * time.Millisecond)},
+		"It is kept: p99 of 1500 requests is at most 2ms.":                                                                                         {Verdict: slo.Kept, Target: 4, Total: 1500, Tail: node.Some(2 * time.Millisecond)},
+		"Whether it is kept is not known: 25 % of its requests overlap on a connection, so that the sockets do not show how long each took.":       {Verdict: slo.Undecided, Cause: slo.Overlapping, Total: 300, Unknown: 100},
+		"Whether it is kept is not known: its requests are not measured (the administrator has switched this off, by signals.requests of tenond).": {Verdict: slo.Undecided, Cause: slo.NoSource, Trouble: node.TroubleOff},
+	} {
+		r.Want = want
+		if got := textOf(Page{Judgement: slo.Judgement{Verdict: r.Verdict, Cause: r.Cause, Requests: r}}); got != text {
+			t.Errorf("%q, want %q", got, text)
+		}
+	}
+}
+
 // TestBatchWorkIsNotLeftAloneWhileItIsBound has a service that waits for itself now. A
 // bound for an earlier miss has not grown back yet, or another service needs one.
 func TestBatchWorkIsNotLeftAloneWhileItIsBound(t *testing.T) {
