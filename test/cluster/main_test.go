@@ -70,7 +70,7 @@ func needTurn(t *testing.T) {
 // experiment.
 var inTurns = []string{
 	"TestAResizedPodGetsItsNewLimits", "TestKubeletAndContainerdAreKilledAtFullLoad", "TestTheBatchPodToBlameGivesWayAlone",
-	"TestRequestLatencyMakesBatchWorkGiveWay",
+	"TestRequestLatencyMakesBatchWorkGiveWay", "TestSlowAnswersAtTheSocketMakeTheHogGiveWay",
 	"TestAPodStartsOnTheCPUsOfItsContract", "TestTheAPIServerGoesAway", "TestReservedCPUsAreNotBestEffortWorks",
 	"TestTheSchedulerChoosesCPUs", "TestThePublishedServiceAnswers", "TestARestartedKubeletKeepsBatchPods",
 	"TestTenondEvictsByTheAPI", "TestARestartOfTenondWritesNothing",

@@ -206,6 +206,12 @@ func TestAStormOfAlarmsCostsLittle(t *testing.T) {
 // turns returns the number of ticks.
 func (s *site) turns() uint64 {
 	s.t.Helper()
+	return s.status().Ticks
+}
+
+// status returns what tenond says about the site.
+func (s *site) status() control.Status {
+	s.t.Helper()
 	text, err := exec.Command(filepath.Join(s.bin, "tenon"), "--state-dir", s.state, "status", "-o", "json").Output()
 	if err != nil {
 		s.t.Fatal(err)
@@ -214,7 +220,7 @@ func (s *site) turns() uint64 {
 	if err := json.Unmarshal(text, &status); err != nil {
 		s.t.Fatal(err)
 	}
-	return status.Ticks
+	return status
 }
 
 // cpuOf returns the CPU time of a process.

@@ -112,6 +112,9 @@ func TestMain(m *testing.M) {
 		answers(address)
 		return
 	}
+	if address := os.Getenv(askedVar); address != "" {
+		asks(address)
+	}
 	if address := os.Getenv(holderVar); address != "" {
 		holdConnections(address)
 		return
@@ -292,6 +295,16 @@ func eventually(t *testing.T, what string, is func() bool) {
 	for end := time.Now().Add(patience); !is(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("not true after %v: %s", patience, what)
+		}
+	}
+}
+
+// eventuallyIn waits for what takes a window of minutes, and looks at it less often.
+func eventuallyIn(t *testing.T, limit time.Duration, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(limit); !is(); time.Sleep(500 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not true after %v: %s", limit, what)
 		}
 	}
 }

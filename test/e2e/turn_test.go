@@ -13,7 +13,7 @@ import (
 // limits that are kept. The guest of test/vm runs those of them that it selects.
 var inTurns = []string{
 	"TestSlowRequestsBoundTheBatchWorkToBlame",
-	"TestAnswersAreMeasuredAtTheSocket",
+	"TestSlowAnswersAtTheSocketBoundTheBatchWorkToBlame",
 	"TestChaos",
 	"TestRestoreAfterKillLeavesNothing",
 	"TestTenondFollowsWorkloadsThatComeAndGo",
