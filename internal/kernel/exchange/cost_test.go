@@ -37,8 +37,8 @@ const costRounds = 20_000
 func BenchmarkCost(b *testing.B) {
 	s := newStage(b)
 	p := s.open()
-	path, id := s.group("service")
-	_, otherID := s.group("other")
+	path, id := s.Group("service")
+	_, otherID := s.Group("other")
 	l, port := s.listen(0)
 	to := l.Addr()
 	pid := s.start("echo", path, l)
@@ -87,8 +87,8 @@ func BenchmarkCost(b *testing.B) {
 func BenchmarkProgram(b *testing.B) {
 	s := newStage(b)
 	p := s.open()
-	path, id := s.group("service")
-	_, otherID := s.group("other")
+	path, id := s.Group("service")
+	_, otherID := s.Group("other")
 	l, port := s.listen(0)
 	to := l.Addr()
 	s.start("echo", path, l)

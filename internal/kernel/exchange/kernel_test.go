@@ -53,7 +53,7 @@ func TestExchangesAreCountedInTheirBucket(t *testing.T) {
 	s := newStage(t)
 	p := s.open()
 	const services, each = 8, 300
-	path, id := s.group("service")
+	path, id := s.Group("service")
 	var listeners []socket
 	var addresses []net.Addr
 	var measured []*Service
@@ -123,7 +123,7 @@ func TestProtocolsThatAnswerOneAtATimeAreDecided(t *testing.T) {
 	if isEmulated() {
 		late *= 10
 	}
-	path, id := s.group("web")
+	path, id := s.Group("web")
 	plain, plainPort := s.listen(0)
 	secure, securePort := s.listen(1)
 	all := map[string]*Service{"http": s.track(p, id, plainPort, target), "https": s.track(p, id, securePort, target)}
@@ -165,7 +165,7 @@ func get(t *testing.T, c *http.Client, url string) {
 func TestWhatOverlapsIsNotTold(t *testing.T) {
 	s := newStage(t)
 	p := s.open()
-	path, id := s.group("service")
+	path, id := s.Group("service")
 	message := make([]byte, 8)
 	for name, tc := range map[string]struct {
 		role string
@@ -237,7 +237,7 @@ func mustRead(t *testing.T, c net.Conn, bytes int) {
 func TestStreamsOfHTTP2AreNotTold(t *testing.T) {
 	s := newStage(t)
 	p := s.open()
-	path, id := s.group("web")
+	path, id := s.Group("web")
 	plain, port := s.listen(0)
 	secure, _ := s.listen(0)
 	to := plain.Addr()
@@ -268,7 +268,7 @@ func TestStreamsOfHTTP2AreNotTold(t *testing.T) {
 func TestOtherSocketsAreNotSeen(t *testing.T) {
 	s := newStage(t)
 	p := s.open()
-	path, id := s.group("service")
+	path, id := s.Group("service")
 	datagrams, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -304,7 +304,7 @@ func TestAServerWithIOUringIsMeasured(t *testing.T) {
 		return
 	}
 	_ = unix.Close(r.fd)
-	path, id := s.group("service")
+	path, id := s.Group("service")
 	l, port := s.listen(0)
 	to := l.Addr()
 	service := s.track(p, id, port)
@@ -324,9 +324,9 @@ func TestAServerWithIOUringIsMeasured(t *testing.T) {
 func TestTheCgroupOfTheServerDecides(t *testing.T) {
 	s := newStage(t)
 	p := s.open()
-	_, strangeID := s.group("strange")
-	_, outerID := s.group("outer")
-	inner, innerID := s.group("outer/inner")
+	_, strangeID := s.Group("strange")
+	_, outerID := s.Group("outer")
+	inner, innerID := s.Group("outer/inner")
 	l, port := s.listen(0)
 	to := l.Addr()
 	strange := s.track(p, strangeID, port)
@@ -399,7 +399,7 @@ func TestAProxyInThePodIsNotMeasured(t *testing.T) {
 func TestTimeWithoutTheProgramsIsNotCounted(t *testing.T) {
 	s := newStage(t)
 	p := s.open()
-	path, id := s.group("service")
+	path, id := s.Group("service")
 	l, port := s.listen(0)
 	to := l.Addr()
 	service := s.track(p, id, port)
@@ -433,7 +433,7 @@ func TestTimeWithoutTheProgramsIsNotCounted(t *testing.T) {
 func TestALaterServiceTakesOver(t *testing.T) {
 	s := newStage(t)
 	p := s.open()
-	path, id := s.group("service")
+	path, id := s.Group("service")
 	l, port := s.listen(0)
 	to := l.Addr()
 	first := s.track(p, id, port)
@@ -496,9 +496,6 @@ func TestAKilledProcessLeavesNothing(t *testing.T) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
 	cmd.Env = append(os.Environ(), roleVar+"=hold 0")
-	if _, err := cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -4,23 +4,20 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"runtime"
 	"strconv"
 	"strings"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/test/kerneltest"
 )
 
 // roleVar is an environment variable. If it is set, this test binary runs as a
@@ -35,10 +32,6 @@ func TestMain(m *testing.M) {
 	if role == "" {
 		os.Exit(m.Run())
 	}
-	go func() { // the test has ended
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(0)
-	}()
 	n, _ := strconv.Atoi(sockets)
 	switch role {
 	case "hold":
@@ -295,55 +288,15 @@ func hold() {
 // skipLacking skips a test because a kernel feature or a permission is missing.
 func skipLacking(t testing.TB, why error) {
 	t.Helper()
-	if os.Getenv("TENON_TEST_STRICT") == "1" {
-		t.Fatalf("TENON_TEST_STRICT is set, and the kernel cannot be tested: %v", why)
-	}
-	t.Skipf("needs root, cgroups and BPF: %v", why)
+	kerneltest.SkipLacking(t, "BPF", why)
 }
 
 // A stage is a cgroup that exists for one test, with servers in it.
-type stage struct {
-	testing.TB
-	tree *cgroup.Tree
-	path string
-}
-
-var stagesMade atomic.Int64
+type stage struct{ kerneltest.Stage }
 
 func newStage(t testing.TB) stage {
 	t.Helper()
-	tree, err := cgroup.Detect("/proc")
-	if err != nil {
-		skipLacking(t, err)
-	}
-	s := stage{TB: t, tree: tree, path: fmt.Sprintf("tenon-test-exchange-%d-%d", os.Getpid(), stagesMade.Add(1))}
-	err = tree.Make(s.path)
-	if errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS) {
-		skipLacking(t, err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := tree.RemoveAll(s.path); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
-
-// group makes a group in the stage and returns its path and its id.
-func (s stage) group(name string) (path string, id uint64) {
-	s.Helper()
-	path = s.path + "/" + name
-	if err := s.tree.Make(path); err != nil {
-		s.Fatal(err)
-	}
-	id, err := s.tree.Inode(path)
-	if err != nil {
-		s.Fatal(err)
-	}
-	return path, id
+	return stage{kerneltest.NewStage(t, "exchange", skipLacking)}
 }
 
 // A socket is a listener or another socket that a server can inherit.
@@ -379,12 +332,8 @@ func hasIPv6() bool {
 // server takes over the sockets.
 func (s stage) start(role, group string, sockets ...socket) (pid int) {
 	s.Helper()
-	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d", roleVar, role, len(sockets)), "GODEBUG=asyncpreemptoff=1")
+	cmd := kerneltest.Command(roleVar, fmt.Sprintf("%s %d", role, len(sockets)))
 	cmd.Stderr = os.Stderr
-	if _, err := cmd.StdinPipe(); err != nil { // it ends with this process
-		s.Fatal(err)
-	}
 	for _, l := range sockets {
 		f, err := l.File()
 		if err != nil {
@@ -393,28 +342,19 @@ func (s stage) start(role, group string, sockets ...socket) (pid int) {
 		defer f.Close()
 		cmd.ExtraFiles = append(cmd.ExtraFiles, f)
 	}
-	if err := cmd.Start(); err != nil {
-		s.Fatal(err)
-	}
-	s.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	if err := s.tree.Attach(group, cmd.Process.Pid); err != nil {
-		s.Fatal(err)
-	}
+	pid = s.Start(group, cmd)
 	for _, l := range sockets {
 		if err := l.Close(); err != nil {
 			s.Fatal(err)
 		}
 	}
-	return cmd.Process.Pid
+	return pid
 }
 
 // open opens a probe, which is closed at the end of the test.
 func (s stage) open() *Probe {
 	s.Helper()
-	p, err := Open(Options{CgroupVersion: s.tree.VersionOf("cpu")})
+	p, err := Open(Options{CgroupVersion: s.CgroupVersion()})
 	if errors.Is(err, os.ErrPermission) || errors.Is(err, ErrUnsupported) {
 		skipLacking(s, err)
 	}

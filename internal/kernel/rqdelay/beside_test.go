@@ -21,9 +21,9 @@ func TestBEBesideLSCausesAnEventAtOnce(t *testing.T) {
 		cpus = append(cpus, c)
 	}
 	one, other := cpus[0], cpus[1]
-	be, beID := s.group("be")
-	ls, lsID := s.group("ls")
-	if err := errors.Join(s.tree.WriteCPUs(ls, unit.CPUSetOf(one)), s.tree.WriteCPUs(be, unit.CPUSetOf(other))); err != nil {
+	be, beID := s.Group("be")
+	ls, lsID := s.Group("ls")
+	if err := errors.Join(s.Tree.WriteCPUs(ls, unit.CPUSetOf(one)), s.Tree.WriteCPUs(be, unit.CPUSetOf(other))); err != nil {
 		t.Fatal(err)
 	}
 	// The limit for waits is so high that only Beside can cause events.

@@ -104,7 +104,7 @@ func BenchmarkOpen(b *testing.B) {
 	s.open(Alarm{}) // skips the benchmark if the program cannot be loaded
 	b.ReportAllocs()
 	for b.Loop() {
-		p, err := Open(Options{CgroupVersion: s.tree.VersionOf("cpu")})
+		p, err := Open(Options{CgroupVersion: s.CgroupVersion()})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -143,8 +143,8 @@ const pingpongGroup = "pingpong"
 // process is in no slot, in a BE slot or in an LS slot.
 func costModes(s stage) map[string]costMode {
 	s.Helper()
-	_, pingID := s.group(pingpongGroup)
-	_, otherID := s.group("other")
+	_, pingID := s.Group(pingpongGroup)
+	_, otherID := s.Group("other")
 	p := s.open(Alarm{Wait: time.Second, Waits: 1, Window: time.Second, Gap: time.Second})
 	nothing := func() func() { return func() {} }
 	probing := func(class Class) costMode {

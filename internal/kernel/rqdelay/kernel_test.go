@@ -9,8 +9,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
-
-	"tenon.sh/tenon/internal/kernel/cgroup"
 )
 
 // The tests of this file run the program in the running kernel. The slots:
@@ -27,9 +25,9 @@ const watch = time.Second
 func TestDelayOfLSBesideBEAgreesWithSchedStat(t *testing.T) {
 	s := newStage(t)
 	cpu := s.narrow()
-	be, beID := s.group("be")
-	_, lsID := s.group("ls")
-	inner, _ := s.group("ls/inner") // has no slot, so it counts for ls
+	be, beID := s.Group("be")
+	_, lsID := s.Group("ls")
+	inner, _ := s.Group("ls/inner") // has no slot, so it counts for ls
 	p := s.open(Alarm{})
 	s.track(p, beSlot, beID, BE)
 	s.track(p, lsSlot, lsID, LS)
@@ -94,8 +92,8 @@ func TestWaitsOfThreadsThatAreMovedAreNotLost(t *testing.T) {
 	if s.cpus.Len() < 2 {
 		t.Skip("needs 2 CPUs")
 	}
-	be, beID := s.group("be")
-	ls, lsID := s.group("ls")
+	be, beID := s.Group("be")
+	ls, lsID := s.Group("ls")
 	p := s.open(Alarm{})
 	s.track(p, lsSlot, lsID, LS)
 	s.track(p, beSlot, beID, BE)
@@ -122,8 +120,8 @@ func TestWaitsOfThreadsThatAreMovedAreNotLost(t *testing.T) {
 func TestWaitsBeyondTheAlarmAreToldAtOnce(t *testing.T) {
 	s := newStage(t)
 	s.narrow()
-	be, beID := s.group("be")
-	ls, lsID := s.group("ls")
+	be, beID := s.Group("be")
+	ls, lsID := s.Group("ls")
 	alarm := Alarm{Wait: 500 * time.Microsecond, Waits: 3, Window: watch, Gap: 100 * time.Millisecond}
 	p := s.open(alarm)
 	s.track(p, lsSlot, lsID, LS)
@@ -159,9 +157,9 @@ func TestWaitsBeyondTheAlarmAreToldAtOnce(t *testing.T) {
 func TestEachSlotHasALimitOfItsOwn(t *testing.T) {
 	s := newStage(t)
 	s.narrow()
-	be, beID := s.group("be")
-	ls, lsID := s.group("ls")
-	patient, patientID := s.group("patient")
+	be, beID := s.Group("be")
+	ls, lsID := s.Group("ls")
+	patient, patientID := s.Group("patient")
 	p := s.open(Alarm{Waits: 1, Window: watch, Gap: time.Millisecond})
 	s.track(p, lsSlot, lsID, LS)
 	s.track(p, innerSlot, patientID, LS)
@@ -219,8 +217,8 @@ func TestEachSlotHasALimitOfItsOwn(t *testing.T) {
 func TestNothingIsToldWithoutAnAlarm(t *testing.T) {
 	s := newStage(t)
 	s.narrow()
-	be, _ := s.group("be")
-	ls, lsID := s.group("ls")
+	be, _ := s.Group("be")
+	ls, lsID := s.Group("ls")
 	p := s.open(Alarm{})
 	s.track(p, lsSlot, lsID, LS)
 	s.start("spin", be)
@@ -237,11 +235,11 @@ func TestNothingIsToldWithoutAnAlarm(t *testing.T) {
 func TestTheNearestTrackedGroupCounts(t *testing.T) {
 	s := newStage(t)
 	s.narrow()
-	ls, lsID := s.group("ls")
-	inner, innerID := s.group("ls/inner")
+	ls, lsID := s.Group("ls")
+	inner, innerID := s.Group("ls/inner")
 	p := s.open(Alarm{})
 	s.track(p, lsSlot, lsID, LS)
-	if s.tree.VersionOf("cpu") == 1 { // on v2 a group with child groups has no processes
+	if s.CgroupVersion() == 1 { // on v2 a group with child groups has no processes
 		s.start("pulse", ls)
 	}
 	s.start("spin", inner)
@@ -299,8 +297,8 @@ func hooks(t *testing.T, program ebpf.ProgramID) int {
 
 func TestTheProgramIsAttachedOnlyWhileThereIsLS(t *testing.T) {
 	s := newStage(t)
-	_, lsID := s.group("ls")
-	_, beID := s.group("be")
+	_, lsID := s.Group("ls")
+	_, beID := s.Group("be")
 	p := s.open(Alarm{})
 	info, err := p.kernel.TenonSwitch.Info()
 	if err != nil {
@@ -351,8 +349,8 @@ func TestTheProgramIsAttachedOnlyWhileThereIsLS(t *testing.T) {
 func TestTimeWithoutTheProgramIsNotCounted(t *testing.T) {
 	s := newStage(t)
 	cpu := s.narrow()
-	be, beID := s.group("be")
-	_, lsID := s.group("ls")
+	be, beID := s.Group("be")
+	_, lsID := s.Group("ls")
 	p := s.open(Alarm{})
 	s.track(p, beSlot, beID, BE)
 	s.track(p, lsSlot, lsID, LS)
@@ -405,17 +403,13 @@ func TestAClosedProbeSaysSo(t *testing.T) {
 // TestAFullTableIsNamed tracks one cgroup more than the table has entries. The
 // cgroups need not exist, and no program is attached for best-effort ones.
 func TestAFullTableIsNamed(t *testing.T) {
-	tree, err := cgroup.Detect("/proc")
-	if err != nil {
-		skipLacking(t, err)
-	}
-	p := stage{TB: t, tree: tree}.open(Alarm{})
+	p := newStage(t).open(Alarm{})
 	for id := range Groups {
 		if err := p.Track(First, uint64(id+1), BE); err != nil {
 			t.Fatal(err)
 		}
 	}
-	err = p.Track(First, uint64(Groups+1), BE)
+	err := p.Track(First, uint64(Groups+1), BE)
 	if !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), "4096 entries") {
 		t.Errorf("one more: %v", err)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"tenon.sh/tenon/internal/kernel/task"
 	"tenon.sh/tenon/internal/model/unit"
+	"tenon.sh/tenon/test/kerneltest"
 )
 
 // pingpongCPUVar is an environment variable. It has the CPU on which a process
@@ -112,7 +113,7 @@ func startPingpong(s stage) pinger {
 	for c := range s.cpus.All() {
 		last = c
 	}
-	cmd := s.command("pingpong")
+	cmd := kerneltest.Command(roleVar, "pingpong")
 	// Each of the two threads needs its own processor of the Go scheduler,
 	// because it never yields.
 	cmd.Env = append(cmd.Env, pingpongCPUVar+"="+strconv.Itoa(int(last)), "GOMAXPROCS=4")
@@ -125,10 +126,7 @@ func startPingpong(s stage) pinger {
 	if err != nil {
 		s.Fatal(err)
 	}
-	s.launch(cmd)
-	if err := s.tree.Attach(s.path+"/"+pingpongGroup, cmd.Process.Pid); err != nil {
-		s.Fatal(err)
-	}
+	s.Start(s.Path+"/"+pingpongGroup, cmd)
 	return pinger{s.TB, in, bufio.NewReader(out)}
 }
 

@@ -2,13 +2,10 @@ package rqdelay
 
 import (
 	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -16,9 +13,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/model/unit"
+	"tenon.sh/tenon/test/kerneltest"
 )
 
 // roleVar is an environment variable. If it is set, this test binary runs as a
@@ -61,42 +58,20 @@ func threadTime() time.Duration {
 // skipLacking skips a test because a kernel feature or a permission is missing.
 func skipLacking(t testing.TB, why error) {
 	t.Helper()
-	if os.Getenv("TENON_TEST_STRICT") == "1" {
-		t.Fatalf("TENON_TEST_STRICT is set, and the kernel cannot be tested: %v", why)
-	}
-	t.Skipf("needs root, cgroups and BPF: %v", why)
+	kerneltest.SkipLacking(t, "BPF", why)
 }
 
-// A stage is a cgroup that exists for one test.
+// A stage is a cgroup that exists for one test, with the CPUs of its groups.
 type stage struct {
-	testing.TB
-	tree *cgroup.Tree
-	path string
+	kerneltest.Stage
 	cpus unit.CPUSet
 }
 
-var stagesMade atomic.Int64
-
 func newStage(t testing.TB) stage {
 	t.Helper()
-	tree, err := cgroup.Detect("/proc")
-	if err != nil {
-		skipLacking(t, err)
-	}
-	s := stage{TB: t, tree: tree, path: fmt.Sprintf("tenon-test-probe-%d-%d", os.Getpid(), stagesMade.Add(1))}
-	err = tree.Make(s.path)
-	if errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS) {
-		skipLacking(t, err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := tree.RemoveAll(s.path); err != nil {
-			t.Error(err)
-		}
-	})
-	if s.cpus, err = tree.EffectiveCPUs(s.path); err != nil {
+	s := stage{Stage: kerneltest.NewStage(t, "probe", skipLacking)}
+	var err error
+	if s.cpus, err = s.Tree.EffectiveCPUs(s.Path); err != nil {
 		skipLacking(t, err)
 	}
 	return s
@@ -111,112 +86,22 @@ func (s *stage) narrow() unit.CPU {
 		last = c
 	}
 	s.cpus = unit.CPUSetOf(last)
-	if err := s.tree.WriteCPUs(s.path, s.cpus); err != nil {
+	if err := s.Tree.WriteCPUs(s.Path, s.cpus); err != nil {
 		s.Fatal(err)
 	}
 	return last
 }
 
-// group makes a group in the stage and returns its path and its id.
-func (s stage) group(name string) (path string, id uint64) {
-	s.Helper()
-	path = s.path + "/" + name
-	if err := s.tree.Make(path); err != nil {
-		s.Fatal(err)
-	}
-	id, err := s.tree.Inode(path)
-	if err != nil {
-		s.Fatal(err)
-	}
-	return path, id
-}
-
 // start runs this test binary in a group until the test ends.
 func (s stage) start(role, group string) (pid int) {
 	s.Helper()
-	cmd := s.command(role)
-	s.launch(cmd)
-	if err := s.tree.Attach(group, cmd.Process.Pid); err != nil {
-		s.Fatal(err)
-	}
-	return cmd.Process.Pid
-}
-
-func (s stage) command(role string) *exec.Cmd {
-	s.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		s.Fatal(err)
-	}
-	cmd := exec.Command(self)
-	// Go preempts goroutines by signals, which would interrupt raw system
-	// calls.
-	cmd.Env = append(os.Environ(), roleVar+"="+role, "GODEBUG=asyncpreemptoff=1")
-	return cmd
-}
-
-// launch starts a process, which runs until the test ends, also if this process
-// is killed.
-func (s stage) launch(cmd *exec.Cmd) {
-	s.Helper()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	// Pdeathsig kills the process when the thread that started it ends. A test
-	// may end its thread, so a locked thread starts the process and waits.
-	started, over := make(chan error), make(chan struct{})
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		started <- cmd.Start()
-		<-over
-	}()
-	s.Cleanup(func() {
-		if cmd.Process != nil {
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait()
-		}
-		close(over)
-	})
-	if err := <-started; err != nil {
-		s.Fatal(err)
-	}
-}
-
-// TestAProcessOutlivesTheThreadOfItsTest starts a process from a thread that
-// ends.
-func TestAProcessOutlivesTheThreadOfItsTest(t *testing.T) {
-	s := stage{TB: t}
-	cmd := s.command("spin")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	tid := make(chan int)
-	var once func()
-	once = func() {
-		runtime.LockOSThread() // never unlocked, so that the thread ends
-		if unix.Gettid() == os.Getpid() {
-			go once() // Go never ends the first thread
-			return
-		}
-		s.launch(cmd)
-		tid <- unix.Gettid()
-	}
-	go once()
-	thread := <-tid
-	for exists := true; exists; time.Sleep(time.Millisecond) {
-		_, err := os.Stat(fmt.Sprintf("/proc/self/task/%d", thread))
-		exists = err == nil
-	}
-	_ = out.(*os.File).SetReadDeadline(time.Now().Add(200 * time.Millisecond))
-	if _, err := out.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("the process ended together with the thread: %v", err)
-	}
+	return s.Start(group, kerneltest.Command(roleVar, role))
 }
 
 // open opens a probe, which is closed at the end of the test.
 func (s stage) open(alarm Alarm) *Probe {
 	s.Helper()
-	p, err := Open(Options{CgroupVersion: s.tree.VersionOf("cpu"), Alarm: alarm})
+	p, err := Open(Options{CgroupVersion: s.CgroupVersion(), Alarm: alarm})
 	if errors.Is(err, os.ErrPermission) || errors.Is(err, ErrUnsupported) {
 		skipLacking(s, err)
 	}

@@ -21,9 +21,9 @@ import (
 func startSaturated(t *testing.T) (s stage, sched *Scheduler, be string, pid int) {
 	t.Helper()
 	s = newStage(t)
-	be, beID := s.group("be")
-	ls, lsID := s.group("ls")
-	if err := s.tree.WriteCPUWeight(be, cgroup.CPUWeight{Idle: true}); err != nil {
+	be, beID := s.Group("be")
+	ls, lsID := s.Group("ls")
+	if err := s.Tree.WriteCPUWeight(be, cgroup.CPUWeight{Idle: true}); err != nil {
 		t.Fatal(err)
 	}
 	sched = s.load(Options{})
@@ -61,7 +61,7 @@ func TestKilledBEIsGoneWhileLSHasEveryCPU(t *testing.T) {
 	t.Run("after it was given back", func(t *testing.T) {
 		s, sched, be, pid := startSaturated(t)
 		s.moveToFair(pid)
-		if err := s.tree.WriteCPUWeight(be, cgroup.CPUWeight{Weight: 100}); err != nil {
+		if err := s.Tree.WriteCPUWeight(be, cgroup.CPUWeight{Weight: 100}); err != nil {
 			t.Fatal(err)
 		}
 		err := os.WriteFile(filepath.Join("/sys/fs/cgroup", be, "cgroup.kill"), []byte("1"), 0)
@@ -151,8 +151,8 @@ func TestUnansweredLongWaitEndsTheScheduler(t *testing.T) {
 // has room again.
 func TestMoreGroupsThanTheTableTakes(t *testing.T) {
 	s := newStage(t)
-	first, firstID := s.group("first")
-	last, lastID := s.group("last")
+	first, firstID := s.Group("first")
+	last, lastID := s.Group("last")
 	sched := s.load(Options{})
 	const room = int(scheduler613ScxLimitSCX_GROUPS)
 	groups := []Group{{Cgroup: firstID, Class: LS}}
@@ -205,10 +205,10 @@ func TestIsolatedCPUs(t *testing.T) {
 	if err != nil || isolated.Len() == 0 {
 		t.Skipf("no CPU is isolated: %q, %v", data, err)
 	}
-	be, beID := s.group("be")
+	be, beID := s.Group("be")
 	pid := s.start("spin", be, task.Ext)
 	used := s.cpuTime(pid)
-	sched, err := Load(Options{CgroupVersion: s.tree.VersionOf("cpu"), Topology: s.cpus, Params: Params{SMTRule: true}})
+	sched, err := Load(Options{CgroupVersion: s.CgroupVersion(), Topology: s.cpus, Params: Params{SMTRule: true}})
 	if err != nil {
 		t.Log(err)
 		if !strings.Contains(err.Error(), "isolcpus") {

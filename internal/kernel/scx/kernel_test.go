@@ -69,8 +69,8 @@ func state(pid int) string {
 
 func TestBERunsInSchedExtAndLSStaysFair(t *testing.T) {
 	s := newStage(t)
-	be, beID := s.group("be")
-	ls, lsID := s.group("ls")
+	be, beID := s.Group("be")
+	ls, lsID := s.Group("ls")
 	sched := s.load(Options{})
 	s.classify(sched, Group{Cgroup: beID, Class: BE, Pod: podA}, Group{Cgroup: lsID, Class: LS})
 	bePID := s.start("spin", be, task.Ext)
@@ -108,8 +108,8 @@ func TestBERunsInSchedExtAndLSStaysFair(t *testing.T) {
 // that expels BE from its core. Other tests check the kernel's traces.
 func TestBENeverStartsBesideLSX(t *testing.T) {
 	s := newStage(t)
-	be, beID := s.group("be")
-	ls, lsID := s.group("ls")
+	be, beID := s.Group("be")
+	ls, lsID := s.Group("ls")
 	sched := s.load(Options{Params: Params{SMTRule: true}})
 	s.classify(sched, Group{Cgroup: beID, Class: BE}, Group{Cgroup: lsID, Class: LSX})
 	for range 6 {

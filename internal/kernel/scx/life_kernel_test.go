@@ -38,8 +38,8 @@ func TestLoadsAndUnloads(t *testing.T) {
 
 func TestLoadAndUnloadUnderLoad(t *testing.T) {
 	s := newStage(t)
-	be, beID := s.group("be")
-	ls, lsID := s.group("ls")
+	be, beID := s.Group("be")
+	ls, lsID := s.Group("ls")
 	var pids []int
 	for range len(s.cpus) {
 		pids = append(pids, s.start("spin", be, task.Ext))
@@ -75,7 +75,7 @@ func TestLoadAndUnloadUnderLoad(t *testing.T) {
 func TestDeathOfTheOwnerUnloads(t *testing.T) {
 	s := newStage(t)
 	s.load(Options{}).Close()
-	pid := s.start("load", s.path, task.Normal)
+	pid := s.start("load", s.Path, task.Normal)
 	s.waitUntil("the child loads", 30*time.Second, func() bool {
 		now, err := readLoaded(sysfs)
 		return err == nil && now.state == enabled && now.ours()
@@ -93,7 +93,7 @@ func TestDeathOfTheOwnerUnloads(t *testing.T) {
 func TestAnotherSchedulerIsNotFought(t *testing.T) {
 	s := newStage(t)
 	sched := s.load(Options{})
-	if _, err := Load(Options{CgroupVersion: s.tree.VersionOf("cpu"), Topology: s.cpus}); !errors.Is(err, ErrBusy) {
+	if _, err := Load(Options{CgroupVersion: s.CgroupVersion(), Topology: s.cpus}); !errors.Is(err, ErrBusy) {
 		t.Errorf("Load of a second scheduler: %v, want %v", err, ErrBusy)
 	}
 	if st := s.status(sched); !st.Running {

@@ -11,7 +11,7 @@ import (
 
 func TestQuotaIsEnforced(t *testing.T) {
 	s := newStage(t)
-	be, beID := s.group("be")
+	be, beID := s.Group("be")
 	sched := s.load(Options{})
 	s.classify(sched, Group{Cgroup: beID, Class: BE, Pod: podA})
 	if err := sched.SetPods([]Pod{{Slot: podA, Quota: 50 * time.Millisecond}}); err != nil {
@@ -35,8 +35,8 @@ func TestQuotaIsEnforced(t *testing.T) {
 
 func TestWeightsShareACPU(t *testing.T) {
 	s := newStage(t)
-	a, aID := s.group("a")
-	b, bID := s.group("b")
+	a, aID := s.Group("a")
+	b, bID := s.Group("b")
 	sched := s.load(Options{})
 	s.classify(sched, Group{Cgroup: aID, Class: BE, Pod: podA}, Group{Cgroup: bID, Class: BE, Pod: podB})
 	if err := sched.SetPods([]Pod{{Slot: podA, Weight: 100}, {Slot: podB, Weight: 300}}); err != nil {
@@ -57,7 +57,7 @@ func TestWeightsShareACPU(t *testing.T) {
 
 func TestCapOfAllBE(t *testing.T) {
 	s := newStage(t)
-	be, beID := s.group("be")
+	be, beID := s.Group("be")
 	sched := s.load(Options{})
 	s.classify(sched, Group{Cgroup: beID, Class: BE})
 	if err := sched.SetCap(1500); err != nil {

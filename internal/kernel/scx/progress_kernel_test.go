@@ -12,7 +12,7 @@ import (
 
 func TestStrayIsReported(t *testing.T) {
 	s := newStage(t)
-	be, beID := s.group("be")
+	be, beID := s.Group("be")
 	sched := s.load(Options{})
 	s.classify(sched, Group{Cgroup: beID, Class: BE})
 	pid := s.start("pulse 1000 1000", be, task.Normal)
@@ -41,8 +41,8 @@ func TestStrayIsReported(t *testing.T) {
 // process that is killed must still end.
 func TestKilledBEExitsUnderTheSMTRule(t *testing.T) {
 	s := newStage(t)
-	be, beID := s.group("be")
-	ls, lsID := s.group("ls")
+	be, beID := s.Group("be")
+	ls, lsID := s.Group("ls")
 	sched := s.load(Options{Params: Params{SMTRule: true}})
 	s.classify(sched, Group{Cgroup: beID, Class: BE}, Group{Cgroup: lsID, Class: LSX})
 	s.start("spin", ls, task.Normal, 0)
@@ -70,8 +70,8 @@ func TestKilledBEExitsUnderTheSMTRule(t *testing.T) {
 // the scheduler.
 func TestLongWaitIsReportedBeforeTheWatchdogActs(t *testing.T) {
 	s := newStage(t)
-	be, beID := s.group("be")
-	hog, _ := s.group("hog")
+	be, beID := s.Group("be")
+	hog, _ := s.Group("hog")
 	sched := s.load(Options{})
 	s.classify(sched, Group{Cgroup: beID, Class: BE})
 	pid := s.start("spin", be, task.Ext)

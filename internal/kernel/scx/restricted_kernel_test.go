@@ -61,7 +61,7 @@ func (s stage) logQueues(sched *Scheduler) {
 // CPUs on which they may run are idle.
 func TestRestrictedBEUsesIdleCPUs(t *testing.T) {
 	s := newStage(t)
-	be, beID := s.group("be")
+	be, beID := s.Group("be")
 	sched := s.load(Options{})
 	s.classify(sched, Group{Cgroup: beID, Class: BE})
 	var pids []int
@@ -87,8 +87,8 @@ func TestRestrictedBEUsesIdleCPUs(t *testing.T) {
 // the other CPUs on which the thread may run are BE threads.
 func TestRestrictedBELeavesTheCPUOfLS(t *testing.T) {
 	s := newStage(t)
-	be, beID := s.group("be")
-	ls, lsID := s.group("ls")
+	be, beID := s.Group("be")
+	ls, lsID := s.Group("ls")
 	sched := s.load(Options{})
 	s.classify(sched, Group{Cgroup: beID, Class: BE}, Group{Cgroup: lsID, Class: LS})
 	var pids []int
@@ -115,8 +115,8 @@ func TestRestrictedBELeavesTheCPUOfLS(t *testing.T) {
 // CPU only, on the last idle core. LS preempts it ten times a second.
 func TestHeadroomLetsBERunThatMayRunNowhereElse(t *testing.T) {
 	s := newStage(t)
-	be, beID := s.group("be")
-	ls, lsID := s.group("ls")
+	be, beID := s.Group("be")
+	ls, lsID := s.Group("ls")
 	sched := s.load(Options{Params: Params{Headroom: 1}})
 	s.classify(sched, Group{Cgroup: beID, Class: BE}, Group{Cgroup: lsID, Class: LS})
 	s.start("spin", ls, task.Normal, 0)

@@ -4,21 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/kernel/task"
 	"tenon.sh/tenon/internal/model/unit"
+	"tenon.sh/tenon/test/kerneltest"
 )
 
 // roleVar is an environment variable. If it is set, this test binary runs as a
@@ -71,21 +68,17 @@ func threadTime() time.Duration {
 // instead.
 func skipLacking(t testing.TB, why error) {
 	t.Helper()
-	if os.Getenv("TENON_TEST_STRICT") == "1" && !errors.Is(why, ErrUnsupported) {
-		t.Fatalf("TENON_TEST_STRICT is set, and the kernel cannot be tested: %v", why)
+	if errors.Is(why, ErrUnsupported) {
+		t.Skipf("needs sched_ext: %v", why)
 	}
-	t.Skipf("needs root, cgroups and sched_ext: %v", why)
+	kerneltest.SkipLacking(t, "sched_ext", why)
 }
 
 // A stage is a cgroup that exists for one test.
 type stage struct {
-	testing.TB
-	tree *cgroup.Tree
-	path string
+	kerneltest.Stage
 	cpus []CPU
 }
-
-var stagesMade atomic.Int64
 
 func newStage(t testing.TB) stage {
 	t.Helper()
@@ -95,24 +88,7 @@ func newStage(t testing.TB) stage {
 	if _, err := readLoaded(sysfs); err != nil {
 		skipLacking(t, err)
 	}
-	tree, err := cgroup.Detect("/proc")
-	if err != nil {
-		skipLacking(t, err)
-	}
-	s := stage{TB: t, tree: tree, path: fmt.Sprintf("tenon-test-scx-%d-%d", os.Getpid(), stagesMade.Add(1)), cpus: topology(t)}
-	err = tree.Make(s.path)
-	if errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS) {
-		skipLacking(t, err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := tree.RemoveAll(s.path); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
+	return stage{kerneltest.NewStage(t, "scx", skipLacking), topology(t)}
 }
 
 // topology returns the CPUs of this machine.
@@ -167,7 +143,7 @@ func readTopology() ([]CPU, error) {
 // load loads the scheduler until the end of the test.
 func (s stage) load(o Options) *Scheduler {
 	s.Helper()
-	o.CgroupVersion, o.Topology = s.tree.VersionOf("cpu"), s.cpus
+	o.CgroupVersion, o.Topology = s.CgroupVersion(), s.cpus
 	sched, err := Load(o)
 	if errors.Is(err, os.ErrPermission) || errors.Is(err, ErrUnsupported) {
 		skipLacking(s, err)
@@ -192,56 +168,13 @@ func (s stage) status(sched *Scheduler) Status {
 	return st
 }
 
-// group makes a group in the stage and returns its path and its id.
-func (s stage) group(name string) (path string, id uint64) {
-	s.Helper()
-	path = s.path + "/" + name
-	if err := s.tree.Make(path); err != nil {
-		s.Fatal(err)
-	}
-	id, err := s.tree.Inode(path)
-	if err != nil {
-		s.Fatal(err)
-	}
-	return path, id
-}
-
 // start runs this test binary in a group until the test ends. If CPUs are
 // given, the process may run only on these.
 func (s stage) start(role, group string, policy task.Policy, on ...unit.CPU) (pid int) {
 	s.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		s.Fatal(err)
-	}
-	cmd := exec.Command(self)
-	// Go preempts goroutines by signals, which would interrupt raw system
-	// calls.
-	cmd.Env = append(os.Environ(), roleVar+"="+role, "GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	// Pdeathsig kills the process when the thread that started it ends. Load
-	// ends threads, so the process is started by a locked thread.
-	started, over := make(chan error), make(chan struct{})
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		started <- cmd.Start()
-		<-over
-	}()
-	s.Cleanup(func() {
-		if cmd.Process != nil {
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait()
-		}
-		close(over)
-	})
-	if err := <-started; err != nil {
-		s.Fatal(err)
-	}
-	pid = cmd.Process.Pid
-	if err := s.tree.Attach(group, pid); err != nil {
-		s.Fatal(err)
-	}
+	cmd := kerneltest.Command(roleVar, role)
+	cmd.Env = append(cmd.Env, "GOMAXPROCS=1")
+	pid = s.Start(group, cmd)
 	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	if err != nil {
 		s.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/kernel/cgroup"
+	"tenon.sh/tenon/test/kerneltest"
 )
 
 // TestHookLeavesThroughput runs nginx on one CPU and wrk on the other. It runs
@@ -35,22 +36,10 @@ func TestHookLeavesThroughput(t *testing.T) {
 		t.Skip("needs two CPUs: one for nginx, one for its client")
 	}
 	s := hookOnly(t)
-	tree, err := cgroup.Detect("/proc")
-	if err != nil {
-		t.Skipf("needs cgroups: %v", err)
-	}
-	st := stage{TB: t, tree: tree, path: fmt.Sprintf("tenon-test-hook-%d", os.Getpid())}
-	if err := tree.Make(st.path); err != nil {
-		t.Skipf("needs cgroups: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := tree.RemoveAll(st.path); err != nil {
-			t.Error(err)
-		}
-	})
-	ls, id := st.group("ls")
+	st := stage{Stage: kerneltest.NewStage(t, "hook", skipLacking)}
+	ls, id := st.Group("ls")
 	st.classify(s, Group{Cgroup: id, Class: LSX})
-	url := startNginx(t, tree, ls)
+	url := startNginx(t, st.Tree, ls)
 
 	type half struct {
 		Pair     int     `json:"pair"`
