@@ -83,25 +83,45 @@ func serve(role string, listener int) {
 	}
 }
 
-// answerInTime answers each request after the time that it asks for. The answer
-// says how long that was, from the arrival of the request by the kernel's time
-// stamp to the moment before the answer.
+// answerSize is the length of an answer of the role known: how long it took, and the
+// least and the most that the exchange before it took.
+const answerSize = 3 * 8
+
+// answerInTime answers each request after the time that it asks for. The answer says
+// how long that was, from the arrival of the request by the kernel's time stamp to the
+// moment before the answer.
+//
+// The hooks are a few thousand instructions of the kernel away from both moments. On an
+// emulated CPU, or one that stops meanwhile, these take longer than a bucket is wide. So
+// the next answer also says what is certain: the request came to its hook between its
+// time stamp and the end of the read, and the answer to its own during the write.
 func answerInTime(fd int) {
-	message, control := make([]byte, 8), make([]byte, 256)
+	message, control, answer := make([]byte, 8), make([]byte, 256), make([]byte, answerSize)
+	var least, most time.Duration // of the exchange before
 	for {
 		n, used, _, _, err := unix.Recvmsg(fd, message, control, 0)
 		if err != nil || n != len(message) {
 			return
 		}
-		arrived := stampIn(control[:used])
+		read := wallClock()
+		arrived, stamped := stampIn(control[:used])
+		if !stamped {
+			arrived = read
+		}
 		rest := arrived + time.Duration(binary.LittleEndian.Uint64(message)) - wallClock()
 		if rest > 0 {
 			nap := unix.NsecToTimespec(int64(rest))
 			_ = unix.Nanosleep(&nap, nil)
 		}
-		binary.LittleEndian.PutUint64(message, uint64(wallClock()-arrived))
-		if _, err := unix.Write(fd, message); err != nil {
+		begun := wallClock()
+		for i, d := range []time.Duration{begun - arrived, least, most} {
+			binary.LittleEndian.PutUint64(answer[8*i:], uint64(d))
+		}
+		if _, err := unix.Write(fd, answer); err != nil {
 			return
+		}
+		if least, most = begun-read, wallClock()-arrived; !stamped {
+			most = time.Hour
 		}
 	}
 }
@@ -120,16 +140,17 @@ func answerInTurn(fd int) {
 	}
 }
 
-// stampIn returns the time stamp of the data that was received.
-func stampIn(control []byte) time.Duration {
+// stampIn returns the time stamp of the data that was received. It returns false if the
+// kernel had switched time stamps off until now.
+func stampIn(control []byte) (at time.Duration, stamped bool) {
 	all, err := unix.ParseSocketControlMessage(control)
 	check(err)
 	for _, m := range all {
 		if m.Header.Level == unix.SOL_SOCKET && m.Header.Type == unix.SO_TIMESTAMPNS && len(m.Data) >= 16 {
-			return time.Duration(binary.LittleEndian.Uint64(m.Data))*time.Second + time.Duration(binary.LittleEndian.Uint64(m.Data[8:]))
+			return time.Duration(binary.LittleEndian.Uint64(m.Data))*time.Second + time.Duration(binary.LittleEndian.Uint64(m.Data[8:])), true
 		}
 	}
-	return wallClock() // the kernel had switched time stamps off until now
+	return 0, false
 }
 
 func wallClock() time.Duration {
