@@ -114,6 +114,16 @@ static __always_inline struct tenon_service *service_of(struct tenon_connection 
 	return bpf_map_lookup_elem(&services, &index);
 }
 
+/*
+ * is_foreign reports whether the last answer of a connection came from a cgroup without
+ * the service. What arrives then needs no time. Should a service send the next answer,
+ * it counts as unasked.
+ */
+static __always_inline bool is_foreign(const struct tenon_connection *c)
+{
+	return c->cgroup && !c->service && c->generation == generation;
+}
+
 /* bucket finds the first bound that is not less than ns. */
 static __always_inline __u32 bucket(const struct tenon_service *s, __u64 ns)
 {
@@ -159,7 +169,7 @@ int BPF_PROG(tenon_arrived, struct sock *sk, struct sk_buff *skb)
 	if (!tp || (__s32)(end - tp->rcv_nxt) <= 0) /* the data has come before */
 		return 0;
 	c = connection_of(sk);
-	if (c)
+	if (c && !is_foreign(c))
 		arrived(c, bpf_ktime_get_ns(), flags & TCP_PSH);
 	return 0;
 }

@@ -4,15 +4,19 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -74,7 +78,7 @@ func serve(role string, listener int) {
 		check(err)
 		check(unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
 		answer := map[string]func(fd int){
-			"known": answerInTime, "in-turn": answerInTurn, "echo": echo, "after-all": answerAfterAll, "in-pieces": answerInPieces, "io_uring": answerByRing, "proxy": forward,
+			"known": answerInTime, "in-turn": answerInTurn, "echo": echo, "echo-raw": echoRaw, "after-all": answerAfterAll, "in-pieces": answerInPieces, "io_uring": answerByRing, "proxy": forward,
 		}[role]
 		go func() {
 			answer(fd)
@@ -175,7 +179,8 @@ func forward(fd int) {
 	c, err := net.Dial("tcp", os.Getenv(targetVar))
 	check(err)
 	defer c.Close()
-	for message := make([]byte, 8); ; {
+	message, answer := make([]byte, 8), make([]byte, answerSize)
+	for {
 		if n, err := unix.Read(fd, message); err != nil || n != len(message) {
 			return
 		}
@@ -183,11 +188,36 @@ func forward(fd int) {
 		if _, err := c.Write(message); err != nil {
 			return
 		}
-		if _, err := io.ReadFull(c, message); err != nil {
+		if _, err := io.ReadFull(c, answer); err != nil {
 			return
 		}
-		if _, err := unix.Write(fd, message); err != nil {
+		if _, err := unix.Write(fd, answer); err != nil {
 			return
+		}
+	}
+}
+
+// echoRaw is echo without the scheduler of Go, whose work differs from request to
+// request.
+func echoRaw(fd int) {
+	runtime.LockOSThread()
+	debug.SetGCPercent(-1) // a collection would wait for this thread
+	for message := make([]byte, 8); rawCall(unix.SYS_READ, fd, message) && rawCall(unix.SYS_WRITE, fd, message); {
+	}
+}
+
+// rawAsk sends a request of 8 bytes to a server that echoes, and reads the answer.
+func rawAsk(fd int) bool {
+	var message [8]byte
+	return rawCall(unix.SYS_WRITE, fd, message[:]) && rawCall(unix.SYS_READ, fd, message[:])
+}
+
+// rawCall reads or writes all bytes of a message with one system call.
+func rawCall(call uintptr, fd int, message []byte) bool {
+	for {
+		n, _, e := syscall.RawSyscall(call, uintptr(fd), uintptr(unsafe.Pointer(&message[0])), uintptr(len(message)))
+		if e != syscall.EINTR {
+			return e == 0 && n == uintptr(len(message))
 		}
 	}
 }
