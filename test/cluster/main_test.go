@@ -73,7 +73,7 @@ var inTurns = []string{
 	"TestRequestLatencyMakesBatchWorkGiveWay", "TestSlowAnswersAtTheSocketMakeTheHogGiveWay",
 	"TestAPodStartsOnTheCPUsOfItsContract", "TestTheAPIServerGoesAway", "TestReservedCPUsAreNotBestEffortWorks",
 	"TestTheSchedulerChoosesCPUs", "TestThePublishedServiceAnswers", "TestARestartedKubeletKeepsBatchPods",
-	"TestTenondEvictsByTheAPI", "TestARestartOfTenondWritesNothing",
+	"TestTenondEvictsByTheAPI", "TestARestartOfTenondWritesNothing", "TestAContainerStartsAgainInABoundedPod",
 }
 
 // inTurn skips a test of inTurns unless it runs for this commit.
