@@ -252,9 +252,8 @@ const unequalLevel = 0.05
 // stalls of the client delayed: they are more than a twentieth, or the P90 without
 // them differs by more than a tenth.
 func (m SwitchedMode) dependsOnClient() bool {
-	const most, apart = 0.05, 1.10
-	ratio := float64(m.Unstalled) / m.p90
-	return m.LeftOut > most || ratio > apart || ratio < 1/apart
+	limits, ratio := load.DefaultLimits, float64(m.Unstalled)/m.p90
+	return float64(m.LeftOut) > limits.SpoiledRatio || max(ratio, 1/ratio) > limits.P90Ratio
 }
 
 func (s *Switched) mode(m report.Mode) SwitchedMode {

@@ -77,7 +77,7 @@ func fillOpen(r *report.Run, c *load.Result) {
 	r.Discard(cause, slices.Concat(c.Void, c.Hints)...)
 	r.Spoiled = float64(c.Spoiled) / float64(max(c.Scheduled, 1))
 	if r.Spoiled > 0.01 {
-		r.Warnings = append(r.Warnings, "the client itself stood still for more than 1 % of the requests, which were left out")
+		r.Warnings = append(r.Warnings, "the client itself stood still for more than 1 % of the requests: only the rows of all requests have these")
 	}
 	r.Histogram = c.LatencyHistogram.Histogram
 	r.Log = func(w io.Writer) error { return hlog.Write(w, c) }

@@ -78,10 +78,13 @@ type Limits struct {
 	// latencies are measured: one from the intended send, and one from the actual send.
 	// The client's part is the difference between their P99.
 	LagRatio float64 `json:"lag_ratio"`
-	// SpoiledRatio is the largest share of requests that stalls of the client
-	// may spoil: of all requests, and of those that were due while the service
-	// delayed others (Counts.DueInDelay).
+	// SpoiledRatio is the largest share of requests that stalls of the client may
+	// spoil.
 	SpoiledRatio float64 `json:"spoiled_ratio"`
+	// P90Ratio is the largest ratio between the P90 of all requests and that without
+	// the spoiled ones, whichever is larger. Above it, the result depends on which
+	// requests a stall hit: slow ones, or fast ones.
+	P90Ratio float64 `json:"p90_ratio"`
 	// LagFloor is the part of P99 that the client may always cause, however
 	// short the latencies are.
 	LagFloor time.Duration `json:"lag_floor_ns"`
@@ -111,7 +114,7 @@ type Limits struct {
 //
 // BusyRatio follows from queueing. The client is a single-server queue, and at half
 // load the time in such a queue doubles.
-var DefaultLimits = Limits{SpoiledRatio: 0.25, LagRatio: 0.05, LagFloor: 50 * time.Microsecond, BusyRatio: 0.5, AchievedRatio: 0.99}
+var DefaultLimits = Limits{SpoiledRatio: 0.05, P90Ratio: 1.10, LagRatio: 0.05, LagFloor: 50 * time.Microsecond, BusyRatio: 0.5, AchievedRatio: 0.99}
 
 const (
 	defaultConnections = 256
@@ -179,6 +182,9 @@ func (c Config) withDefaults(l loop) (Config, error) {
 	}
 	if c.Limits.SpoiledRatio == 0 {
 		c.Limits.SpoiledRatio = DefaultLimits.SpoiledRatio
+	}
+	if c.Limits.P90Ratio == 0 {
+		c.Limits.P90Ratio = DefaultLimits.P90Ratio
 	}
 	if c.Limits.LagFloor == 0 {
 		c.Limits.LagFloor = DefaultLimits.LagFloor

@@ -46,7 +46,8 @@ type Result struct {
 	// Latency is the time until the last byte of a good answer. It counts from the
 	// intended send (Run) or the actual send (Saturate). Spoiled requests are left out.
 	Latency Latency `json:"latency"`
-	// WithStalls is the same as Latency, but includes the Spoiled requests.
+	// WithStalls is the same as Latency, but includes the Spoiled requests. It is the
+	// first row of the text: what is left out of Latency may be slow, or fast.
 	WithStalls Latency `json:"latency_with_stalls"`
 	// FromSend is the latency from the actual send. Latency minus FromSend is
 	// the client's part.

@@ -80,6 +80,10 @@ func TestARunThatLacksSlowRequestsIsVoid(t *testing.T) {
 				}
 				*latency = uint32(answered-i)*1000 + 100
 			})
+			r.Limits.SpoiledRatio, r.Limits.P90Ratio = 1, 1000 // the other rules
+			if err := r.Discard(0); err != nil {
+				t.Fatal(err)
+			}
 			if r.SpoiledInDelay != c.inDelay || (len(r.Void) > 0) != c.void {
 				t.Errorf("%d of %d spoiled in the delay, %d of %d in all, void %q; want %d, void %v", r.SpoiledInDelay, r.DueInDelay, r.Spoiled, r.Scheduled, r.Void, c.inDelay, c.void)
 			}
@@ -87,6 +91,57 @@ func TestARunThatLacksSlowRequestsIsVoid(t *testing.T) {
 				t.Errorf("void %q", r.Void)
 			}
 		})
+	}
+}
+
+// TestARunWhoseP90DependsOnTheClientIsVoid has a client that stands still while the
+// service is slow, or while it is fast. Few requests are left out, but P90 is another
+// without them.
+func TestARunWhoseP90DependsOnTheClientIsVoid(t *testing.T) {
+	for name, c := range map[string]struct {
+		slow    func(ms int) bool // the service takes 1.5 ms instead of 0.1 ms
+		stalled func(ms int) bool // the client sends 0.2 ms late
+		void    string
+	}{
+		"slow requests are left out": {func(ms int) bool { return ms%100 < 11 }, func(ms int) bool { return ms%100 < 2 }, "P90 is 1.50ms with all requests, and 100µs without the 4.0 % that stalls"},
+		"fast requests are left out": {func(ms int) bool { return ms%1000 < 99 }, func(ms int) bool { return ms%100 == 50 && ms%1000 >= 100 }, "P90 is 100µs with all requests, and 1.50ms without the 2.7 % that stalls"},
+		"P90 stays between them":     {func(ms int) bool { return ms%1000 < 97 }, func(ms int) bool { return ms%100 == 50 && ms%1000 >= 600 }, ""},
+		"neither":                    {func(ms int) bool { return ms%100 < 30 }, func(ms int) bool { return ms%100 == 60 }, ""},
+		"too many":                   {func(int) bool { return false }, func(ms int) bool { return ms%50 == 7 }, "the client itself did not run for 6 % of the requests, more than 5 %"},
+	} {
+		r := resultOf(t, 4000, func(i int, latency, lag *uint32) {
+			if c.slow(i) {
+				*latency = 1500
+			}
+			if c.stalled(i) {
+				*lag = 200_000
+			}
+		})
+		if why := strings.Join(r.Void, "\n"); (why == "") != (c.void == "") || !strings.Contains(why, c.void) {
+			t.Errorf("%s: void %q, want %q", name, why, c.void)
+		}
+		if r.DependsOnStalls() != (c.void != "") || r.Disturbed != (c.void != "") {
+			t.Errorf("%s: it depends on stalls: %v, disturbed: %v", name, r.DependsOnStalls(), r.Disturbed)
+		}
+	}
+}
+
+// TestTheFirstRowHasAllRequests prints a run in which a stall delayed some.
+func TestTheFirstRowHasAllRequests(t *testing.T) {
+	r := resultOf(t, 1000, func(i int, latency, lag *uint32) {
+		if i >= 100 && i < 103 {
+			*latency, *lag = 9000, 3_000_000
+		}
+	})
+	var text strings.Builder
+	if err := r.WriteText(&text); err != nil {
+		t.Fatal(err)
+	}
+	_, rows, _ := strings.Cut(text.String(), "max\n")
+	first, rest, _ := strings.Cut(rows, "\n")
+	second, _, _ := strings.Cut(rest, "\n")
+	if !strings.HasPrefix(first, "  latency ") || !strings.HasSuffix(first, "9.01ms") || !strings.HasPrefix(second, "  no stalls ") || !strings.HasSuffix(second, "100µs") {
+		t.Errorf("the first rows are %q and %q", first, second)
 	}
 }
 

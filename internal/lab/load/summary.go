@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -119,13 +120,17 @@ func (r *Result) judge() {
 	if r.Loop != openLoop.String() {
 		return
 	}
-	if spoiled := float64(r.Spoiled) / float64(r.Scheduled); spoiled > r.Limits.SpoiledRatio {
+	switch spoiled := r.spoiledRatio(); {
+	case spoiled > r.Limits.SpoiledRatio:
 		disturbed("the client itself did not run for %.0f %% of the requests, more than %.0f %%: its CPUs are taken by other work or by the hypervisor",
 			100*spoiled, 100*r.Limits.SpoiledRatio)
-	} else if r.lacksSlowRequests() {
+	case r.lacksSlowRequests():
 		disturbed("the client left out %.0f %% of the %d requests that were due in delays of the service, more than %.0f %%, and %.0f %% of the others: so slow requests are missing; other work or the hypervisor takes its CPUs",
-			100*float64(r.SpoiledInDelay)/float64(r.DueInDelay), r.DueInDelay, 100*r.Limits.SpoiledRatio,
+			100*float64(r.SpoiledInDelay)/float64(r.DueInDelay), r.DueInDelay, 100*lackingRatio,
 			100*float64(r.Spoiled-r.SpoiledInDelay)/float64(max(r.Scheduled-r.DueInDelay, 1)))
+	case r.p90Apart():
+		disturbed("P90 is %s with all requests, and %s without the %.1f %% that stalls of the client delayed: it depends on the client; its CPUs are taken by other work or by the hypervisor",
+			Micros(r.WithStalls.P90), Micros(r.Latency.P90), 100*spoiled)
 	}
 	floor := float64(r.Limits.LagFloor) / float64(time.Microsecond)
 	if own := r.Latency.P99 - r.FromSend.P99; own > max(r.Limits.LagRatio*r.Latency.P99, floor) {
@@ -142,13 +147,35 @@ func (r *Result) judge() {
 	}
 }
 
+// DependsOnStalls reports whether the latencies depend on stalls of the client: these
+// delayed more requests than Limits.SpoiledRatio allows, or the P90 of all requests and
+// of the others are further apart than Limits.P90Ratio.
+func (r *Result) DependsOnStalls() bool {
+	return r.spoiledRatio() > r.Limits.SpoiledRatio || r.p90Apart()
+}
+
+func (r *Result) spoiledRatio() float64 { return float64(r.Spoiled) / float64(max(r.Scheduled, 1)) }
+
+// p90Apart reports whether P90 depends on the spoiled requests. It does so if these are
+// the slow ones, and also if they are fast ones. A P90 of a few requests depends on
+// each of them.
+func (r *Result) p90Apart() bool {
+	const enough = 100 // requests, so that ten are above P90
+	apart := r.WithStalls.P90 / r.Latency.P90
+	return r.Spoiled > 0 && r.Completed >= enough && max(apart, 1/apart) > cmp.Or(r.Limits.P90Ratio, DefaultLimits.P90Ratio)
+}
+
+// lackingRatio is the largest share of the requests that were due in delays of the
+// service (Counts.DueInDelay) that may be left out.
+const lackingRatio = 0.25
+
 // lacksSlowRequests reports whether the requests that are left out say something
-// about the service: more than Limits.SpoiledRatio of those that were due in its
-// delays are left out, and there are enough of them to change P99.
+// about the service: more than lackingRatio of those that were due in its delays are
+// left out, and there are enough of them to change P99.
 func (r *Result) lacksSlowRequests() bool {
 	const enough = 0.01 // of all requests: as many as there are above P99
 	missing := float64(r.SpoiledInDelay)
-	return missing > r.Limits.SpoiledRatio*float64(r.DueInDelay) && missing > enough*float64(r.Scheduled)
+	return missing > lackingRatio*float64(r.DueInDelay) && missing > enough*float64(r.Scheduled)
 }
 
 // Overloaded reports whether the service answered less in the measured part than

@@ -35,9 +35,9 @@ func (r *Result) WriteText(w io.Writer) error {
 		columns(name, Micros(l.Mean), Micros(l.P50), Micros(l.P75), Micros(l.P90), Micros(l.P99), Micros(l.P999), Micros(l.Max))
 	}
 	columns("", "mean", "50%", "75%", "90%", "99%", "99.9%", "max")
-	row("latency", r.Latency)
+	row("latency", r.WithStalls)
 	if r.Spoiled > 0 {
-		row("all", r.WithStalls)
+		row("no stalls", r.Latency)
 	}
 	if r.Loop == openLoop.String() {
 		row("from send", r.FromSend)
@@ -56,7 +56,7 @@ func (r *Result) WriteText(w io.Writer) error {
 	fmt.Fprintf(&b, "  client     %9.1f %% busy\n", 100*r.BusyRatio)
 	fmt.Fprintf(&b, "  waited for a connection: %d, reconnected: %d\n", r.WaitedForConnection, r.Reconnects)
 	if r.Spoiled > 0 {
-		fmt.Fprintf(&b, "  left out: %d requests that were due while the client's own CPU stood still; row all has them\n", r.Spoiled)
+		fmt.Fprintf(&b, "  row no stalls leaves out %d requests that were due while the client's own CPU stood still\n", r.Spoiled)
 	}
 	for _, line := range r.Errors.Texts(r.Causes, r.GivenUp) {
 		if !slices.Contains(r.Void, line) {

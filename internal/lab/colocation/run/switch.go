@@ -346,8 +346,9 @@ func (b *machine) window(start int, st *runSetUp, t stay, m harness.Measurement)
 	if failed := part.Client.Errors.Total(); failed > 0 {
 		w.Discard(report.Failed, fmt.Sprintf("%d requests failed", failed))
 	}
-	if w.Spoiled > load.DefaultLimits.SpoiledRatio {
-		w.Discard(report.Disturbed, fmt.Sprintf("the client itself did not run for %.0f %% of the requests", 100*w.Spoiled))
+	if part.Client.DependsOnStalls() {
+		w.Discard(report.Disturbed, fmt.Sprintf("the client itself did not run for %.1f %% of the requests: P90 is %s with them, and %s without",
+			100*w.Spoiled, load.Micros(part.Client.WithStalls.P90), load.Micros(part.Client.Latency.P90)))
 	}
 	w.Length, w.Histogram, w.Log = part.To.Sub(part.From), nil, nil
 	// The kernel counts steal time in jiffies, so one of them is no excess.
@@ -366,5 +367,9 @@ func tellStart(r colocation.Run) string {
 			disturbed++
 		}
 	}
-	return fmt.Sprintf("%d windows, %d of them disturbed or failed  P90 %5.0f µs  CPU %5.1f %%", len(r.Windows), disturbed, r.Latency.P90, r.CPUPercent)
+	p90 := r.Latency.P90
+	if r.WithStalls != nil { // the headline has all requests
+		p90 = r.WithStalls.P90
+	}
+	return fmt.Sprintf("%d windows, %d of them disturbed or failed  P90 %5.0f µs  CPU %5.1f %%", len(r.Windows), disturbed, p90, r.CPUPercent)
 }
