@@ -20,13 +20,18 @@ type Transcode struct {
 	// Period is the time between progress reports. 0 means ffmpeg's default of
 	// 0.5 s. Another value needs ffmpeg 4.4.
 	Period time.Duration
+	// Report is the file to which ffmpeg writes its progress. It is empty for
+	// standard output.
+	Report string
 }
 
-// Args returns ffmpeg's arguments. ffmpeg writes its progress to standard
-// output.
+// Args returns ffmpeg's arguments.
 func (t Transcode) Args() []string {
-	threads := strconv.Itoa(t.Threads)
-	args := []string{"-nostdin", "-hide_banner", "-loglevel", "error", "-y", "-nostats", "-progress", "pipe:1"}
+	threads, progress := strconv.Itoa(t.Threads), "pipe:1"
+	if t.Report != "" {
+		progress = "file:" + t.Report
+	}
+	args := []string{"-nostdin", "-hide_banner", "-loglevel", "error", "-y", "-nostats", "-progress", progress}
 	if t.Period > 0 {
 		args = append(args, "-stats_period", strconv.FormatFloat(t.Period.Seconds(), 'f', -1, 64))
 	}
@@ -62,23 +67,32 @@ func (m *Marks) Follow(r io.Reader, now func() time.Time) error {
 	var at Mark
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
-		key, value, _ := strings.Cut(strings.TrimSpace(lines.Text()), "=")
-		value = strings.TrimSpace(value)
-		switch key {
-		case "frame":
-			if n, err := strconv.ParseInt(value, 10, 64); err == nil && n >= 0 {
-				at.Frames = float64(n)
-			}
-		case "out_time_us":
-			if us, err := strconv.ParseInt(value, 10, 64); err == nil && us >= 0 && us < 1<<50 {
-				at.Media = time.Duration(us) * time.Microsecond
-			}
-		case "progress":
+		if at.read(lines.Text()) {
 			at.At = now()
 			m.Add(at)
 		}
 	}
 	return lines.Err()
+}
+
+// read takes over what a line of a report says. It returns true if the line ends
+// the report.
+func (m *Mark) read(line string) (whole bool) {
+	key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+	value = strings.TrimSpace(value)
+	switch key {
+	case "frame":
+		if n, err := strconv.ParseInt(value, 10, 64); err == nil && n >= 0 {
+			m.Frames = float64(n)
+		}
+	case "out_time_us":
+		if us, err := strconv.ParseInt(value, 10, 64); err == nil && us >= 0 && us < 1<<50 {
+			m.Media = time.Duration(us) * time.Microsecond
+		}
+	case "progress":
+		return true
+	}
+	return false
 }
 
 // Add adds a report.

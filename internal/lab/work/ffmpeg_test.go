@@ -17,6 +17,9 @@ func TestTranscodeArgs(t *testing.T) {
 			t.Errorf("%q lacks %q", got, want)
 		}
 	}
+	if got := strings.Join(Transcode{Report: "/tmp/a:b"}.Args(), " "); !strings.Contains(got, "-progress file:/tmp/a:b ") {
+		t.Errorf("%q does not report to its file", got)
+	}
 	unpaced := Transcode{Input: "a", Threads: 1}.Args()
 	for _, option := range []string{"-readrate", "-stats_period"} {
 		if slices.Contains(unpaced, option) {

@@ -34,6 +34,10 @@ type Job struct {
 	// CPU time in seconds.
 	Line    *regexp.Regexp
 	CPUTime bool
+	// Report is the file in which the process of a slot reports its progress in the
+	// form of ffmpeg (Transcode.Report); nil: on its standard output. Batch.Look
+	// reads it.
+	Report func(slot int) string
 }
 
 // A Batch is a running job.
@@ -55,6 +59,9 @@ func StartBatch(s *testbed.Site, j Job, group node.CgroupPath) (*Batch, error) {
 		w.marks = append(w.marks, &Marks{})
 	}
 	w.start = func(slot int) (*testbed.Process, error) {
+		if err := w.dropReport(slot); err != nil {
+			return nil, err
+		}
 		r, out := io.Pipe()
 		p, err := testbed.Start(s.Groups(), testbed.Child{
 			Name: fmt.Sprintf("%s %d", j.Name, slot), Argv: j.Argv(slot), Group: group, CPUs: s.Place.Tested, Stdout: out,
@@ -169,6 +176,7 @@ func (m *Marks) followTime(fs proc.FS, p *testbed.Process) {
 func (w *Batch) Encoding(ctx context.Context) error {
 	deadline := time.Now().Add(60 * time.Second)
 	for i := 0; i < len(w.marks); {
+		looked := w.Look(time.Now()) // an error is none yet: the file appears with the first report
 		switch {
 		case w.marks[i].Started():
 			i++
@@ -176,7 +184,7 @@ func (w *Batch) Encoding(ctx context.Context) error {
 		case w.current()[i].HasEnded() && (!w.job.Restart || w.current()[i].Err() != nil):
 			return errors.Join(w.current()[i].Err(), w.current()[i].EndedEarly())
 		case time.Now().After(deadline):
-			return fmt.Errorf("%s has not shown progress in a minute", w.current()[i].Name)
+			return errors.Join(fmt.Errorf("%s has not shown progress in a minute", w.current()[i].Name), looked)
 		}
 		if err := testbed.Pause(ctx, 100*time.Millisecond); err != nil {
 			return err

@@ -23,6 +23,7 @@ type machine struct {
 	ffmpegPath    string
 	ffmpegVersion work.Version
 	input         string
+	reports       string       // directory in which each ffmpeg reports its progress while modes take turns
 	service       work.Service // zero: the service is self
 	kept          *keptService // nil: the service starts again for each run, or has not started yet
 }
@@ -53,6 +54,11 @@ func enterMachine(ctx context.Context, c Config) (_ site, err error) {
 	if b.input = c.Input; b.input == "" && slices.Contains(b.Workloads.Batch, "ffmpeg") {
 		rendering := func() { b.Status.Now("rendering the clip, once for this machine") }
 		if b.input, err = work.Clip(ctx, b.ffmpegPath, c.CacheDir, rendering); err != nil {
+			return nil, err
+		}
+	}
+	if b.switches() {
+		if b.reports, err = b.Directory(""); err != nil {
 			return nil, err
 		}
 	}
@@ -142,6 +148,9 @@ func (b *machine) ownCaveats() []string {
 	list := b.Site.Caveats()
 	if b.Client == harness.ClientWrk {
 		list = append(list, closedLoop)
+	}
+	if b.switches() && slices.Contains(b.Workloads.Batch, "ffmpeg") && !b.ffmpegVersion.AtLeast(4, 4) {
+		list = append(list, fmt.Sprintf("ffmpeg %s reports its progress twice a second only, so frames of half a second may count for the mode before", b.versions["ffmpeg"]))
 	}
 	if b.Workloads.Keep {
 		list = append(list, "the service is kept between the runs: each run begins in the state in which the run before it left the service")

@@ -3,6 +3,8 @@ package run
 import (
 	"context"
 	"errors"
+	"fmt"
+	"path/filepath"
 	"time"
 
 	"tenon.sh/tenon/internal/lab/colocation"
@@ -195,11 +197,19 @@ func (b *machine) transcode(t report.ModeSpec, rate float64) work.Job {
 	if b.ffmpegVersion.AtLeast(4, 4) && b.Duration < 10*time.Second {
 		one.Period = harness.SamplePeriod
 	}
-	if b.ffmpegVersion.AtLeast(4, 4) && b.switches() { // the windows are short
-		one.Period = harness.SamplePeriod / 2
+	j := work.Job{Name: "ffmpeg", Slots: b.processes, Session: t.Sessions, Nice: t.Nice, SchedIdle: t.SchedIdle}
+	if t.Mode == report.Switched { // the frames of its short windows are counted, and not interpolated
+		if b.ffmpegVersion.AtLeast(4, 4) {
+			one.Period = work.LookPeriod
+		}
+		j.Report = func(slot int) string { return filepath.Join(b.reports, fmt.Sprintf("ffmpeg-%d", slot)) }
 	}
-	return work.Job{
-		Name: "ffmpeg", Slots: b.processes, Session: t.Sessions, Nice: t.Nice, SchedIdle: t.SchedIdle,
-		Argv: func(int) []string { return append([]string{b.ffmpegPath}, one.Args()...) },
+	j.Argv = func(slot int) []string {
+		mine := one
+		if j.Report != nil {
+			mine.Report = j.Report(slot)
+		}
+		return append([]string{b.ffmpegPath}, mine.Args()...)
 	}
+	return j
 }

@@ -205,6 +205,9 @@ func (s *switcher) end(ctx context.Context, due time.Time) error {
 // note reads the counters and keeps the reading.
 func (s *switcher) note() (harness.Reading, error) {
 	r, err := s.Reading()
+	if err == nil {
+		err = s.st.work.Look(r.At)
+	}
 	if err != nil {
 		return r, fmt.Errorf("read the counters at the end of a turn: %w", err)
 	}
@@ -288,6 +291,9 @@ func (b *machine) runSwitched(ctx context.Context, r *colocation.Run) (err error
 	var done float64
 	r.Work, done, _ = b.done(st, m)
 	r.Frames, r.FramesPerS = done, done/m.Used.Wall
+	if !(done > 0) {
+		r.Discard(report.NotItsMode, "the batch work reported no progress")
+	}
 	harness.Fill(&r.Run, m)
 	b.fillWindows(r, st, s.turns, m)
 	return nil
