@@ -86,15 +86,17 @@ type SwitchedMode struct {
 
 // A SwitchedResult is the result of an experiment that switches modes: result.json.
 type SwitchedResult struct {
-	Schema     int              `json:"schema"` // 1
-	Experiment Experiment       `json:"experiment"`
-	StartsUsed int              `json:"starts"`
-	RoundsUsed int              `json:"rounds"`         // that count
-	RoundsLost int              `json:"dropped_rounds"` // a window was disturbed, failed or is missing
-	Measured   []SwitchedMode   `json:"modes"`
-	Questions  []SwitchedClaim  `json:"claims"`
-	VoidStarts []report.VoidRun `json:"void_runs"`
-	Warnings   []string         `json:"warnings"`
+	Schema     int             `json:"schema"` // 1
+	Experiment Experiment      `json:"experiment"`
+	StartsUsed int             `json:"starts"`
+	RoundsUsed int             `json:"rounds"`         // that count
+	RoundsLost int             `json:"dropped_rounds"` // a window was disturbed, failed or is missing
+	Measured   []SwitchedMode  `json:"modes"`
+	Questions  []SwitchedClaim `json:"claims"`
+	// Conclusions are the last sentences of the report, whatever they say.
+	Conclusions []Conclusion     `json:"conclusions"`
+	VoidStarts  []report.VoidRun `json:"void_runs"`
+	Warnings    []string         `json:"warnings"`
 }
 
 // A Switched is the analysis of an experiment that switches modes.
@@ -138,6 +140,7 @@ func AnalyseSwitched(e Experiment, runs []Run) *Switched {
 	for _, c := range questions(e.Modes) {
 		s.Questions = append(s.Questions, s.answered(c))
 	}
+	s.Conclusions = s.concluded()
 	s.warn(runs)
 	return s
 }

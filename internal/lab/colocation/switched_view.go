@@ -40,6 +40,7 @@ func (s *Switched) Page() page.Page {
 	p.Lead, p.Warnings = []string{s.headline()}, s.Warnings
 	p.Setup = append(p.Setup, fullExperiment{experiment: e}.setup()...)
 	p.Sections = []page.Section{
+		{Title: "In short" + s.notFinal(), On: page.OnlyHTML, Items: s.ending()},
 		{Title: "The modes, in turns of " + e.Turn.String(), Table: s.table(), Legend: s.legend()},
 		{Title: "Claims", Claims: s.shownClaims()},
 		{Title: "Does the order of the turns matter?", Table: s.checks(), Legend: "P90 of all requests, with bounds of which each is wrong in at most 5 % and 2.5 %. Both ratios are 1 if neither the turn before nor the time matters."},
@@ -80,7 +81,7 @@ func (s *Switched) headline() string {
 func (s *Switched) legend() string {
 	text := "Latency in ms of all requests from the intended send time, over all windows that count; waiting of all service threads in ms per second. "
 	if slices.Contains(s.Experiment.Modes, report.Frozen) {
-		text += fmt.Sprintf("%s is the service alone on CPUs that were busy a second ago, so its caches are warm and its CPUs awake: it is another baseline than a CPU that has rested. ", report.Frozen)
+		text += fmt.Sprintf("%s is the service alone on CPUs that were busy a second ago, so its caches are warm. But its CPUs sleep between requests, and beside batch work they do not. ", report.Frozen)
 	}
 	return text + "Each turn of Tenon begins with a tick of its own policies. What only its loop adds over minutes, such as the back-off for a missed objective and CPU suppress, is not measured by turns."
 }
@@ -136,7 +137,7 @@ func changeText(e stat.Effect) string {
 	if !e.Lower.Known() || !e.Upper.Known() {
 		return report.Change(e.Ratio)
 	}
-	return fmt.Sprintf("%s (%s)", report.Change(e.Ratio), report.Span(report.Interval{Low: float64(e.Lower), High: float64(e.Upper)}))
+	return fmt.Sprintf("%s (%s)", report.Change(e.Ratio), outward(e.Lower, e.Upper, " … "))
 }
 
 // shownClaims returns the claims in the form of a page.
@@ -174,9 +175,9 @@ func (c SwitchedClaim) explanation() string {
 	}
 	switch c.Verdict {
 	case stat.BoundedAbove:
-		text += fmt.Sprintf(" What is shown: at most %s.", report.Change(e.Upper))
+		text += " What is shown: at most the upper bound."
 	case stat.BoundedBelow:
-		text += fmt.Sprintf(" What is shown: at least %s.", report.Change(e.Lower))
+		text += " What is shown: at least the lower bound."
 	case stat.Undecided:
 		text += " " + hindranceWords[c.Hindered]
 	}
@@ -200,52 +201,11 @@ func (s *Switched) notFinal() string {
 // ending returns the sentences for a reader who reads nothing else. They are
 // printed whatever they say.
 func (s *Switched) ending() []string {
-	service, _ := fullExperiment{experiment: s.Experiment}.workload()
 	var texts []string
-	if m := s.mode(report.Tenon); m.Windows > 0 && s.Experiment.Own == nil {
-		texts = append(texts, fmt.Sprintf("In %.1f minutes under Tenon ffmpeg made %.0f frames (%s a second) on CPU that %s left idle.",
-			m.Seconds/60, float64(m.Done), report.FormatNumber(m.DoneRate, 0), service))
-	}
-	for _, c := range s.Questions {
-		switch {
-		case c.Verdict == stat.Undecided:
-			texts = append(texts, fmt.Sprintf("%s, %s to %s: %s of %s cannot tell.", measureWords[c.Measure], c.Of, c.To,
-				textlayout.Plural(c.Effect.Rounds, "round", "rounds"), textlayout.Plural(c.Effect.Starts, "start", "starts")))
-		case c.Of == report.Tenon && c.To == report.Frozen && c.Measure == report.P90.Key:
-			texts = append(texts, "Under Tenon 90 of 100 answers took "+c.bound("long")+" as beside frozen batch work.")
-		case c.Of == report.Burstable && c.Measure == report.WaitingTime.Key:
-			texts = append(texts, fmt.Sprintf("With CPU requests for the batch pod %s waited %s as under Tenon.", service, c.bound("long")))
-		case c.Of == report.Tenon && c.To == report.Default && c.Measure == report.P90.Key:
-			texts = append(texts, "Under Tenon 90 of 100 answers took "+c.bound("long")+" as beside a BestEffort pod.")
-		case c.Of == report.Tenon && c.To == report.Default && c.Measure == workMeasure:
-			texts = append(texts, "Under Tenon the batch work got "+c.bound("much CPU")+" as in a BestEffort pod.")
-		}
+	for _, c := range s.Conclusions {
+		texts = append(texts, s.sentence(c))
 	}
 	return texts
-}
-
-// bound says the amount that the claim shows, such as "at most 1.04 times as long".
-func (c SwitchedClaim) bound(what string) string {
-	times := func(n report.Number) string {
-		if n >= 10 {
-			return report.FormatNumber(n, 0) + " times as " + what
-		}
-		return report.FormatNumber(n, 2) + " times as " + what
-	}
-	lower, upper := times(c.Effect.Lower), times(c.Effect.Upper)
-	switch c.Verdict {
-	case stat.Tie, stat.Differs:
-		return "between " + report.FormatNumber(c.Effect.Lower, 2) + " and " + upper
-	case stat.BoundedAbove:
-		return "at most " + upper
-	case stat.BoundedBelow:
-		return "at least " + lower
-	}
-	// Of a limit that is met or missed, the bound that decided it.
-	if (c.Asks == stat.AsksAtMost) == (c.Verdict == stat.Met) {
-		return "at most " + upper
-	}
-	return "at least " + lower
 }
 
 // writes returns the kernel writes of one start.

@@ -3,6 +3,7 @@ package stat
 import (
 	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
 
 	"gonum.org/v1/gonum/stat/distuv"
@@ -235,4 +236,40 @@ func RareOf(r Rounds, factor float64) Rare {
 		rare.Most = Number(distuv.Beta{Alpha: float64(rare.Seen + 1), Beta: float64(rare.Starts - rare.Seen)}.Quantile(1 - RatioError))
 	}
 	return rare
+}
+
+// MeanOfStarts returns the mean of a value over the starts, with Student's bounds. Each
+// bound is wrong with probability alpha; with one start there is none.
+func MeanOfStarts(values []float64, alpha float64) (mean, lower, upper Number) {
+	m, reach := meanOf(values, alpha)
+	return Number(m), Number(m - reach), Number(m + reach)
+}
+
+// ExpectedReach returns how far the bounds of an experiment will lie from its ratio, as
+// a factor, if the log ratios of its rounds scatter as some that are known already. It
+// is the median over experiments whose rounds are drawn from these with random signs.
+// What only a new start changes is not in it. It is infinite if there are too few log
+// ratios, or if so many rounds allow no verdict.
+func ExpectedReach(logs []float64, starts, rounds int, alpha float64) Number {
+	const experiments = 200
+	logs = slices.DeleteFunc(slices.Clone(logs), func(v float64) bool { return !finite(v) })
+	if len(logs) < 2 {
+		return Number(math.Inf(1))
+	}
+	rng := rand.New(rand.NewPCG(uint64(starts), uint64(rounds))) // the same for the same data
+	reaches := Sample{}
+	for i := range experiments {
+		r := Rounds{}
+		for start := range starts {
+			for range rounds {
+				r[start] = append(r[start], logs[rng.IntN(len(logs))]*float64(2*rng.IntN(2)-1))
+			}
+		}
+		e := EffectOf(r, alpha)
+		if !e.IsEnough() {
+			return Number(math.Inf(1))
+		}
+		reaches[i] = max(float64(e.Upper/e.Ratio), float64(e.Ratio/e.Lower))
+	}
+	return Number(Median(reaches))
 }

@@ -225,3 +225,45 @@ func TestRareStartsAreCountedApart(t *testing.T) {
 		t.Errorf("no start: %+v", got)
 	}
 }
+
+// TestTheExpectedReachIsThatOfTheExperiment compares the reach that half a dozen ratios
+// of a population let expect with that of whole experiments of the population.
+func TestTheExpectedReachIsThatOfTheExperiment(t *testing.T) {
+	for _, spread := range []float64{0.05, 0.15, 0.5} {
+		p := population{truth: 1, rounds: 10, spread: spread, law: normalLaw}
+		rng := rand.New(rand.NewPCG(9, 9))
+		var expected, real float64
+		const experiments = 100
+		for range experiments {
+			seen := p.draw(rng)
+			expected += math.Log(float64(ExpectedReach(seen[1][:6], Starts, p.rounds, RatioError))) / experiments
+			e := EffectOf(p.draw(rng), RatioError)
+			real += math.Log(float64(e.Upper/e.Ratio)) / experiments
+		}
+		if expected < 0.7*real || expected > 1.3*real {
+			t.Errorf("a spread of %v: expected ±%.3f, got ±%.3f", spread, expected, real)
+		}
+	}
+	for name, got := range map[string]Number{
+		"no ratio":              ExpectedReach(nil, Starts, 10, RatioError),
+		"one that is finite":    ExpectedReach([]float64{0.1, math.NaN(), math.Inf(1)}, Starts, 10, RatioError),
+		"too few rounds":        ExpectedReach([]float64{0.1, -0.1}, Starts, 1, RatioError),
+		"too few starts":        ExpectedReach([]float64{0.1, -0.1}, 3, 20, RatioError),
+		"no round is left over": ExpectedReach([]float64{0.1, -0.1}, Starts, 0, RatioError),
+	} {
+		if got.Known() {
+			t.Errorf("%s: reach %v, want none", name, got)
+		}
+	}
+}
+
+func TestTheMeanOfStarts(t *testing.T) {
+	mean, lower, upper := MeanOfStarts([]float64{24, 26, 28}, RatioError)
+	// Student's t of two degrees exceeds 2.920 with probability 5 %.
+	if reach := 2.920 * 2 / math.Sqrt(3); mean != 26 || math.Abs(float64(upper)-26-reach) > 0.001 || math.Abs(26-float64(lower)-reach) > 0.001 {
+		t.Errorf("%v (%v to %v)", mean, lower, upper)
+	}
+	if _, lower, upper := MeanOfStarts([]float64{24}, RatioError); lower.Known() || upper.Known() {
+		t.Errorf("one start has the bounds %v and %v", lower, upper)
+	}
+}

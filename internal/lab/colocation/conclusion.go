@@ -1,0 +1,211 @@
+package colocation
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/stat"
+	"tenon.sh/tenon/internal/lab/textlayout"
+)
+
+// A Subject is what a conclusion is about.
+type Subject string
+
+// The subjects, in the order of the conclusions.
+const (
+	AboutWork     Subject = "work"     // what the batch work did under Tenon
+	AboutAlone    Subject = "alone"    // P90 under Tenon, to that of the service alone
+	AboutRequests Subject = "requests" // waiting beside batch work with CPU requests, to that under Tenon
+)
+
+// A Saying is what a conclusion says about its subject.
+type Saying string
+
+// The sayings.
+const (
+	Counted    Saying = "counted"     // the amount of work, and its rate with bounds
+	AtMost     Saying = "at most"     // the upper bound
+	AtLeast    Saying = "at least"    // the lower bound
+	NotLonger  Saying = "not longer"  // the upper bound, which is 1 or less
+	NotShown   Saying = "not shown"   // the lower bound is 1 or less, so that no difference is shown
+	CannotTell Saying = "cannot tell" // nothing: Hindered says why
+)
+
+// A Conclusion is one of the sentences with which the report ends, as data.
+type Conclusion struct {
+	About Subject `json:"about"`
+	Says  Saying  `json:"says"`
+	// Claim is the name of the claim that has the same bounds, and Verdict its
+	// verdict. Both are empty for what is counted.
+	Claim    string       `json:"claim,omitempty"`
+	Verdict  stat.Verdict `json:"verdict,omitempty"`
+	Hindered Hindrance    `json:"hindered,omitempty"`
+	// Amount is the work that was done in Seconds: frames, or with other batch work
+	// the seconds that it takes for as much work alone.
+	Amount  report.Number `json:"amount,omitempty"`
+	Seconds float64       `json:"seconds,omitempty"`
+	// Estimate is the ratio of the typical round, or the rate of the work per second.
+	// Each bound is wrong with probability Error.
+	Estimate report.Number `json:"estimate"`
+	Lower    report.Number `json:"lower_bound"`
+	Upper    report.Number `json:"upper_bound"`
+	Error    float64       `json:"bound_error"`
+}
+
+// concluded returns the conclusions that the modes allow.
+func (s *Switched) concluded() []Conclusion {
+	list := []Conclusion{}
+	if slices.Contains(s.Experiment.Modes, report.Tenon) {
+		list = append(list, s.work(s.mode(report.Tenon)))
+	}
+	for _, c := range s.Questions {
+		var about Subject
+		switch {
+		case c.Of == report.Tenon && c.To == report.Frozen && c.Measure == report.P90.Key:
+			about = AboutAlone
+		case c.Of == report.Burstable && c.To == report.Tenon && c.Measure == report.WaitingTime.Key:
+			about = AboutRequests
+		default:
+			continue
+		}
+		list = append(list, Conclusion{
+			About: about, Says: c.says(), Claim: c.Name, Verdict: c.Verdict, Hindered: c.Hindered,
+			Estimate: c.Effect.Ratio, Lower: c.Effect.Lower, Upper: c.Effect.Upper, Error: c.Effect.Error,
+		})
+	}
+	return list
+}
+
+// work says what the batch work did under Tenon. Its rate has bounds by the rates of the
+// starts.
+func (s *Switched) work(m SwitchedMode) Conclusion {
+	amounts, seconds := map[int]float64{}, map[int]float64{}
+	for _, r := range s.rounds {
+		w := r.windows[report.Tenon]
+		amounts[r.start] += w.Frames
+		seconds[r.start] += w.Length.Seconds()
+	}
+	var rates []float64
+	for start, amount := range amounts {
+		if seconds[start] > 0 {
+			rates = append(rates, amount/seconds[start])
+		}
+	}
+	slices.Sort(rates) // a sum must not depend on the order of a map
+	c := Conclusion{About: AboutWork, Says: Counted, Amount: m.Done, Seconds: m.Seconds, Error: stat.RatioError}
+	_, c.Lower, c.Upper = stat.MeanOfStarts(rates, c.Error)
+	if c.Estimate = m.DoneRate; m.Windows == 0 {
+		c.Says, c.Hindered = CannotTell, TooFewRounds
+	}
+	return c
+}
+
+// says returns what the bounds of a claim say.
+func (c SwitchedClaim) says() Saying {
+	switch {
+	case c.Verdict == stat.Undecided:
+		return CannotTell
+	case c.Asks == stat.AsksAtMost && c.Effect.Upper <= 1:
+		return NotLonger
+	case c.Asks == stat.AsksAtMost:
+		return AtMost
+	case c.Effect.Lower <= 1:
+		return NotShown
+	}
+	return AtLeast
+}
+
+// sentence says a conclusion. A number in it is the bound that the claim has: it is
+// rounded so that the sentence stays true.
+func (s *Switched) sentence(c Conclusion) string {
+	service, _ := fullExperiment{experiment: s.Experiment}.workload()
+	switch c.About {
+	case AboutWork:
+		if c.Says == CannotTell {
+			return "How much batch work was done under Tenon? " + s.untold(c)
+		}
+		minutes := fmt.Sprintf("In %.1f minutes under Tenon ", c.Seconds/60)
+		if s.Experiment.Own != nil {
+			return minutes + fmt.Sprintf("the batch work did what takes it %.1f minutes alone%s, on CPU that %s left idle.", float64(c.Amount)/60, rateText(c, "a minute", 2), service)
+		}
+		return minutes + fmt.Sprintf("ffmpeg made %.0f frames%s on CPU that %s left idle.", float64(c.Amount), rateText(c, "a second", 1), service)
+	case AboutAlone:
+		const alone = "than alone, beside frozen batch work"
+		switch c.Says {
+		case NotLonger:
+			return fmt.Sprintf("Under Tenon 90 of 100 answers took no longer %s: at least %s %% less%s.", alone, tenths(100*float64(1-c.Upper), math.Floor), spanText(c))
+		case AtMost:
+			return fmt.Sprintf("Under Tenon 90 of 100 answers took at most %s %% longer %s%s.", tenths(100*float64(c.Upper-1), math.Ceil), alone, spanText(c))
+		}
+		return fmt.Sprintf("Did 90 of 100 answers take longer under Tenon %s? %s", alone, s.untold(c))
+	case AboutRequests:
+		const requests = "With CPU requests for the batch pod"
+		switch c.Says {
+		case AtLeast:
+			return fmt.Sprintf("%s %s would have waited at least %s times as long for its CPU as under Tenon%s.", requests, service, tenths(float64(c.Lower), math.Floor), spanText(c))
+		case NotShown:
+			return fmt.Sprintf("%s %s is not shown to wait longer for its CPU than under Tenon%s.", requests, service, spanText(c))
+		}
+		return fmt.Sprintf("%s, would %s have waited longer for its CPU than under Tenon? %s", requests, service, s.untold(c))
+	}
+	return ""
+}
+
+// untold says why a question has no answer, and the interval if there is one.
+func (s *Switched) untold(c Conclusion) string {
+	return fmt.Sprintf("%s of %s cannot tell%s. %s", textlayout.Plural(s.RoundsUsed, "round", "rounds"), textlayout.Plural(s.StartsUsed, "start", "starts"), spanText(c), hindranceWords[c.Hindered])
+}
+
+// rateText prints the rate of the work with its interval.
+func rateText(c Conclusion, per string, decimals int) string {
+	text := fmt.Sprintf(" (%s %s", report.FormatNumber(c.Estimate, decimals), per)
+	if c.Lower.Known() && c.Upper.Known() {
+		text += fmt.Sprintf("; %s interval %s to %s", confidence(c), report.FormatNumber(c.Lower, decimals), report.FormatNumber(c.Upper, decimals))
+	}
+	return text + ")"
+}
+
+// spanText prints the interval of a ratio in brackets. It returns "" if there is none.
+func spanText(c Conclusion) string {
+	if !c.Lower.Known() || !c.Upper.Known() {
+		return ""
+	}
+	return fmt.Sprintf(" (%s interval %s)", confidence(c), outward(c.Lower, c.Upper, " to "))
+}
+
+// outward prints the bounds of a ratio, as changes in per cent or as factors. Each is
+// rounded away from the interval, so that the printed bound holds, too.
+func outward(lower, upper report.Number, joint string) string {
+	if upper >= 2 {
+		return "×" + tenths(float64(lower), math.Floor) + joint + "×" + tenths(float64(upper), math.Ceil)
+	}
+	return signedTenths(100*float64(lower-1), math.Floor) + joint + signedTenths(100*float64(upper-1), math.Ceil) + " %"
+}
+
+// confidence is the confidence of an interval whose bounds are each wrong with
+// probability c.Error.
+func confidence(c Conclusion) string { return report.FormatNumber(100*(1-2*c.Error), 0) + " %" }
+
+// tenths prints a number with one decimal, rounded by a function. A number that has one
+// decimal stays, although it may not be exact in binary.
+func tenths(v float64, round func(float64) float64) string {
+	if nearest := math.Round(10 * v); math.Abs(nearest-10*v) < 1e-6 {
+		return report.FormatNumber(nearest/10, 1)
+	}
+	return report.FormatNumber(round(10*v)/10, 1)
+}
+
+// signedTenths prints a number as tenths does, with its sign.
+func signedTenths(v float64, round func(float64) float64) string {
+	text, negative := strings.CutPrefix(tenths(v, round), "-")
+	switch {
+	case text == "0.0":
+		return text
+	case negative:
+		return "−" + text
+	}
+	return "+" + text
+}

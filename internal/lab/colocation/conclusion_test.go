@@ -1,0 +1,159 @@
+package colocation
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tenon.sh/tenon/internal/lab/report"
+	"tenon.sh/tenon/internal/lab/stat"
+)
+
+// concludedOf returns the conclusions of an experiment in which P90 beside Tenon is a
+// multiple of that alone, and the service waits a multiple of the time beside requests.
+func concludedOf(t *testing.T, starts int, p90, waits float64) *Switched {
+	t.Helper()
+	e := inventSwitched(starts, switchedModes...)
+	return AnalyseSwitched(e, switchedRuns(t, e, func(w *Window) {
+		switch w.Mode {
+		case report.Tenon:
+			w.setP90(t, w.Latency.P90*p90)
+		case report.Burstable:
+			w.RunDelay = time.Duration(float64(w.RunDelay) * waits)
+		}
+	}))
+}
+
+// TestThreeConclusionsWhateverTheySay checks what the last sentences say for each way
+// in which an experiment can end, and that each has the bound that decides.
+func TestThreeConclusionsWhateverTheySay(t *testing.T) {
+	for name, c := range map[string]struct {
+		starts     int
+		p90, waits float64
+		want       []Saying
+		words      []string // parts of the three sentences
+	}{
+		"as hoped": {12, 1.1, 48, []Saying{Counted, AtMost, AtLeast}, []string{
+			"In 1.6 minutes under Tenon ffmpeg made 4800 frames (50.0 a second; 90 % interval 50.0 to 50.0) on CPU that nginx left idle.",
+			"Under Tenon 90 of 100 answers took at most ",
+			"With CPU requests for the batch pod nginx would have waited at least ",
+		}},
+		"faster than alone": {12, 0.9, 48, []Saying{Counted, NotLonger, AtLeast}, []string{
+			"ffmpeg", "answers took no longer than alone, beside frozen batch work: at least ", "at least ",
+		}},
+		"much slower": {12, 2, 48, []Saying{Counted, AtMost, AtLeast}, []string{"ffmpeg", " % longer than alone, beside frozen batch work (90 % interval ×", "at least "}},
+		"requests do nothing": {12, 1.1, 0.9, []Saying{Counted, AtMost, NotShown}, []string{
+			"ffmpeg", "at most ", "With CPU requests for the batch pod nginx is not shown to wait longer for its CPU than under Tenon (90 % interval −",
+		}},
+		"too few starts": {1, 1.1, 48, []Saying{Counted, CannotTell, CannotTell}, []string{
+			"ffmpeg made 400 frames (50.0 a second) on CPU",
+			"Did 90 of 100 answers take longer under Tenon than alone, beside frozen batch work? 10 rounds of 1 start cannot tell. A verdict needs 4 starts",
+			"would nginx have waited longer for its CPU than under Tenon? 10 rounds of 1 start cannot tell. ",
+		}},
+	} {
+		s := concludedOf(t, c.starts, c.p90, c.waits)
+		var says []Saying
+		for i, x := range s.Conclusions {
+			says = append(says, x.Says)
+			if text := s.sentence(x); i < len(c.words) && !strings.Contains(text, c.words[i]) {
+				t.Errorf("%s: %q lacks %q", name, text, c.words[i])
+			}
+		}
+		if diff := cmp.Diff(c.want, says); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		for _, x := range s.Conclusions[1:] {
+			claim := switchedClaim(t, s, x.Claim)
+			if x.Verdict != claim.Verdict || x.Hindered != claim.Hindered || c.starts > 1 && (x.Lower != claim.Effect.Lower || x.Upper != claim.Effect.Upper || x.Error != claim.Effect.Error) {
+				t.Errorf("%s: %+v is not the claim %+v", name, x, claim)
+			}
+		}
+		if text := strings.Join(s.ending(), " "); strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
+			t.Errorf("%s: %s", name, text)
+		}
+		if _, err := json.Marshal(s.Conclusions); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestNoRoundIsNoConclusion has an experiment of which no round counts.
+func TestNoRoundIsNoConclusion(t *testing.T) {
+	s := AnalyseSwitched(inventSwitched(12, switchedModes...), nil)
+	if len(s.Conclusions) != 3 || len(s.ending()) != 3 {
+		t.Fatalf("%+v", s.Conclusions)
+	}
+	for i, c := range s.Conclusions {
+		if text := s.ending()[i]; c.Says != CannotTell || c.Hindered != TooFewRounds || !strings.Contains(text, "0 rounds of 0 starts cannot tell. A verdict needs") {
+			t.Errorf("%+v: %s", c, text)
+		}
+	}
+}
+
+// TestAConclusionSaysWhatHindersIt lets the client stand still in one mode.
+func TestAConclusionSaysWhatHindersIt(t *testing.T) {
+	e := inventSwitched(12, switchedModes...)
+	s := AnalyseSwitched(e, switchedRuns(t, e, in(report.Frozen, func(w *Window) { w.Spoiled = 0.1 })))
+	got := s.Conclusions[1]
+	if got.About != AboutAlone || got.Says != CannotTell || got.Hindered != ClientStood || !strings.Contains(s.sentence(got), "cannot tell (90 % interval ") {
+		t.Errorf("%+v: %s", got, s.sentence(got))
+	}
+}
+
+// TestConclusionsNeedTheirModes runs without the modes of the last two.
+func TestConclusionsNeedTheirModes(t *testing.T) {
+	for _, c := range []struct {
+		modes []report.Mode
+		want  []Subject
+	}{
+		{[]report.Mode{report.Default, report.Tenon}, []Subject{AboutWork}},
+		{[]report.Mode{report.Frozen, report.Tenon}, []Subject{AboutWork, AboutAlone}},
+		{[]report.Mode{report.Frozen, report.Default}, nil},
+	} {
+		e := inventSwitched(12, c.modes...)
+		var got []Subject
+		for _, x := range AnalyseSwitched(e, switchedRuns(t, e, func(*Window) {})).Conclusions {
+			got = append(got, x.About)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%v: %s", c.modes, diff)
+		}
+	}
+}
+
+// TestOtherBatchWorkIsCountedInTimeAlone has the batch work of a user, whose amount is
+// relative to what it does alone.
+func TestOtherBatchWorkIsCountedInTimeAlone(t *testing.T) {
+	e := inventSwitched(12, switchedModes...)
+	e.Own = &Own{Service: "redis", Batch: []OwnWork{{Name: "xz", Unit: "MiB", Solo: 4}}}
+	s := AnalyseSwitched(e, switchedRuns(t, e, in(report.Tenon, func(w *Window) { w.Frames = 0.5 * w.Length.Seconds() })))
+	if got, want := s.ending()[0], "In 1.6 minutes under Tenon the batch work did what takes it 0.8 minutes alone (0.50 a minute; 90 % interval 0.50 to 0.50), on CPU that redis left idle."; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestPrintedBoundsHold prints bounds that a rounding to the nearest number would make
+// too narrow.
+func TestPrintedBoundsHold(t *testing.T) {
+	for _, c := range []struct {
+		lower, upper float64
+		want         string
+	}{
+		{0.8927, 0.9597, "−10.8 to −4.0 %"}, {0.99961, 1.0004, "−0.1 to +0.1 %"}, {1, 1.041, "0.0 to +4.1 %"},
+		{15.47, 20.72, "×15.4 to ×20.8"}, {1.15, 2.5, "×1.1 to ×2.5"}, {0.85, 1.1, "−15.0 to +10.0 %"},
+	} {
+		if got := outward(report.Number(c.lower), report.Number(c.upper), " to "); got != c.want {
+			t.Errorf("%v to %v: %q, want %q", c.lower, c.upper, got, c.want)
+		}
+	}
+	if got := confidence(Conclusion{Error: stat.RatioError / 3}); got != "97 %" {
+		t.Errorf("confidence %s with three looks", got)
+	}
+	if got := tenths(15.05, math.Floor); got != "15.0" {
+		t.Errorf("%s", got)
+	}
+}
