@@ -101,6 +101,7 @@ func designFlags(cmd *cobra.Command, c *run.Config, design *string) {
 	flags.IntVar(&c.Starts, "starts", 0, "with --design switch, how often nginx and ffmpeg start (default 12; with --until-resolved at most 12)")
 	flags.DurationVar(&c.StartLength, "start-length", 0, "with --design switch, the length of all turns of a start (default 40s)")
 	flags.DurationVar(&c.Turn, "turn", 0, "with --design switch, how long a mode lasts (default 1s)")
+	flags.BoolVar(&c.NoCheck, "no-check", false, "with --design switch, do not check first, for ten seconds, what can be decided on this machine")
 	labflag.Complete(cmd, "design", string(colocation.DesignSwitch), string(colocation.DesignBlocks))
 	labflag.NoValues(cmd, "starts", "start-length", "turn")
 }
@@ -123,7 +124,8 @@ Modes without cgroups, if they are named:
 ` + harness.ModeHelp(report.SessionModes) + `
 With --design switch, nginx and ffmpeg start twelve times, and in each start the
 modes take turns of a second, in random order. It takes ten minutes, and decides
-differences of 5 to 10 %. It is the default if all modes can be switched while
+differences of 5 to 10 %. Before it, ten seconds show who else uses the machine,
+and what can be decided on it today. It is the default if all modes can be switched while
 both run, and its default modes are
 
 ` + harness.ModeHelp(run.SwitchedModes) + `

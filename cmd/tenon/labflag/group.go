@@ -15,7 +15,7 @@ var groups = []struct {
 	flags []string
 }{
 	{title: "Workload"},
-	{"Machine", []string{"cpus", "client-cpus", "max-steal", "max-foreign", "state-dir"}},
+	{"Machine", []string{"cpus", "client-cpus", "max-steal", "max-foreign", "no-check", "state-dir"}},
 	{"Statistics", []string{"blocks", "design", "margin", "max-time", "no-retry", "seed", "start-length", "starts", "turn", "until-resolved"}},
 	{"Cluster", []string{"kubernetes", "node", "context", "namespace", "config-map", "image", "nginx-image", "ffmpeg-image", "pi-image", "node-port"}},
 	{"Result", []string{"out", "help"}},

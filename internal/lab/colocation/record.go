@@ -38,6 +38,8 @@ type Experiment struct {
 	// measurement leaves out the first Settle of it.
 	Turn   time.Duration `json:"turn_ns,omitempty"`
 	Settle time.Duration `json:"settle_ns,omitempty"`
+	// Check is what the machine was like before the first start of such an experiment.
+	Check *Check `json:"check,omitempty"`
 }
 
 // A Design is the way in which an experiment measures its modes.

@@ -46,7 +46,7 @@ func (s *Switched) Page() page.Page {
 		{Title: "Does the order of the turns matter?", Table: s.checks(), Legend: "P90 of all requests, with bounds of which each is wrong in at most 5 % and 2.5 %. Both ratios are 1 if neither the turn before nor the time matters."},
 		{Title: "Method", On: page.OnlyHTML, Body: switchedMethod},
 		{Title: "What was written to the kernel, and why", On: page.OnlyHTML, Details: s.writes()},
-		{Title: "Calibration", On: page.OnlyHTML, Items: e.Calibration},
+		{Title: "Calibration", On: page.OnlyHTML, Items: slices.Concat(e.Calibration, e.Check.Lines())},
 	}
 	void := page.Section{Title: fmt.Sprintf("Void starts (not used): %d", len(s.VoidStarts))}
 	for _, v := range s.VoidStarts {
@@ -224,6 +224,9 @@ func (s *Switched) warn(runs []Run) {
 	e := s.Experiment
 	if e.Machine.Emulated {
 		add("this machine is emulated by a program: what was run and written is real, but how long requests took means nothing")
+	}
+	if e.Check != nil && !e.Check.IsQuiet() {
+		add("the machine was not quiet: %s", e.Check.machine())
 	}
 	switch {
 	case e.Ended == report.EndHand:

@@ -51,6 +51,13 @@ func (b *bench) calibrate(ctx context.Context, s site) (lines []string, err erro
 	}
 	s.describe(&b.record)
 	b.record.Caveats = b.caveats
+	if on, is := s.(*machine); is && b.switches() && !b.NoCheck {
+		said, err := on.checked(ctx)
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, said...)
+	}
 	return lines, nil
 }
 

@@ -60,6 +60,9 @@ func (c Config) switchedDefaults(fault func(format string, args ...any)) Config 
 		if c.Starts != 0 || c.StartLength != 0 || c.Turn != 0 {
 			fault("--starts, --start-length and --turn are for --design %s", colocation.DesignSwitch)
 		}
+		if c.NoCheck {
+			fault("--no-check is for --design %s: with %s there is no check before the run", colocation.DesignSwitch, colocation.DesignBlocks)
+		}
 		if slices.Contains(c.Modes, report.Frozen) {
 			fault("mode %s: only --design %s has it", report.Frozen, colocation.DesignSwitch)
 		}

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"errors"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -75,6 +76,7 @@ func TestADesignRefusesSettingsOfTheOther(t *testing.T) {
 		"no whole round":       {Config{StartLength: 3 * time.Second}, "--start-length 3s: want 4s or more, for one round of 4 modes"},
 		"no design":            {Config{Design: "swap"}, `--design "swap": want switch or blocks`},
 		"negative":             {Config{Starts: -1}, "--starts -1: want 1 or more"},
+		"no check of blocks":   {Config{Design: blocks, NoCheck: true}, "--no-check is for --design switch"},
 	} {
 		_, err := c.c.WithDefaults()
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
@@ -107,7 +109,8 @@ func TestSwitchedModesRunAndLeaveNothing(t *testing.T) {
 	if e.Design != colocation.DesignSwitch || e.Turn != time.Second || !slices.Equal(e.Looks, []int{2}) || e.BatchRequest == 0 {
 		t.Errorf("%+v", e)
 	}
-	used, seen := map[bool]float64{}, map[report.Mode]bool{}
+	checkCheck(t, e, notices.String())
+	used, frames, seen := map[bool]float64{}, map[bool]float64{}, map[report.Mode]bool{}
 	orders := map[string]bool{}
 	for _, r := range runs {
 		var order []report.Mode
@@ -115,6 +118,10 @@ func TestSwitchedModesRunAndLeaveNothing(t *testing.T) {
 			order = append(order, w.Mode)
 			seen[w.Mode] = true
 			used[w.Mode == report.Frozen] += w.BECPU
+			frames[w.Mode == report.Frozen] += w.Frames
+			if w.Frames != math.Trunc(w.Frames) {
+				t.Errorf("start %d, round %d of %s: %v frames, want a count", r.Block, w.Round, w.Mode, w.Frames)
+			}
 			if w.Length < 400*time.Millisecond || w.Requests == 0 || w.WithStalls == nil || w.WithStalls.P90 <= 0 || w.Early.TotalCount() == 0 || w.Late.TotalCount() == 0 {
 				t.Errorf("start %d, round %d of %s: %v long, %d requests, %+v", r.Block, w.Round, w.Mode, w.Length, w.Requests, w.WithStalls)
 			}
@@ -128,8 +135,29 @@ func TestSwitchedModesRunAndLeaveNothing(t *testing.T) {
 	if used[true] > 0.1*used[false] {
 		t.Errorf("the batch work used %.3f CPUs while it was frozen, and %.3f in the other turns", used[true], used[false])
 	}
+	if frames[true] != 0 || frames[false] == 0 {
+		t.Errorf("the batch work made %v frames while it was frozen, and %v in the other turns", frames[true], frames[false])
+	}
 	if got := weights(); len(got) != 2 {
 		t.Errorf("the batch work had the weights %v, want that of a BestEffort pod and that of requests", got)
+	}
+}
+
+// checkCheck checks that the check before the run is recorded and was said.
+func checkCheck(t *testing.T, e colocation.Experiment, said string) {
+	t.Helper()
+	c := e.Check
+	if c == nil {
+		t.Error("the record has no check of the machine")
+		return
+	}
+	if c.CPUs < 2 || c.Watched < othersLength || c.Windows != trialCount || len(c.Expected) != 2 {
+		t.Errorf("check %+v", c)
+	}
+	for _, line := range c.Lines() {
+		if !strings.Contains(said, line) {
+			t.Errorf("the user was not shown %q", line)
+		}
 	}
 }
 
@@ -194,7 +222,7 @@ const killedLab = "TENON_TEST_KILLED_LAB"
 // descendant that outlives the lab.
 func frozenExperiment(setting testbed.Setting) Config {
 	return Config{
-		Setting: setting, Modes: []report.Mode{report.Frozen, report.Default}, Starts: 1, StartLength: 20 * time.Second, LoadPercent: nearFirst,
+		Setting: setting, Modes: []report.Mode{report.Frozen, report.Default}, NoCheck: true, Starts: 1, StartLength: 20 * time.Second, LoadPercent: nearFirst,
 		Workloads: work.Workloads{Service: "self", SelfThreads: 1, Batch: []string{"sh -c 'while :; do :; done' & wait"}},
 	}
 }
