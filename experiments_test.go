@@ -39,6 +39,7 @@ var largeExperiments = map[string]int{
 	"2026-11-21-colocation-rule-corrected":  355_000,
 	"2026-11-21-colocation-two-cpus":        1_240_000,
 	"2026-11-28-colocation-soak":            620_000,
+	"2026-11-30-modes-take-turns":           600_000,
 	"2026-11-22-colocation-long-slices":     927_000,
 	"2026-11-22-colocation-ninety-minutes":  3_550_000,
 	"2026-11-22-colocation-on-kubernetes":   352_000,

@@ -1,14 +1,22 @@
 package colocation
 
 import (
+	"bytes"
+	"encoding/json"
 	"io/fs"
 	"math"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"tenon.sh/tenon/internal/lab/archive"
 	"tenon.sh/tenon/internal/lab/load/hlog"
+	"tenon.sh/tenon/internal/lab/page"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/stat"
 )
@@ -68,6 +76,45 @@ func drawWindows(rng *rand.Rand, runs [][]float64, truth float64) stat.Rounds {
 		}
 	}
 	return r
+}
+
+// TestRecordedTurnsGiveTheirResult analyses the first quiet experiment in turns again.
+// Its figures and verdicts must be those beside its raw data.
+func TestRecordedTurnsGiveTheirResult(t *testing.T) {
+	const dir = "../../../docs/experiments/2026-11-30-modes-take-turns"
+	f, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parse := func(data []byte, err error) (result map[string]any) {
+		t.Helper()
+		if err == nil {
+			err = json.Unmarshal(data, &result)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result
+	}
+	want, got := parse(os.ReadFile(filepath.Join(dir, report.ResultFile))), parse(json.Marshal(f.Result()))
+	for _, key := range []string{"starts", "rounds", "dropped_rounds", "modes", "claims", "conclusions"} {
+		if diff := cmp.Diff(want[key], got[key], cmpopts.EquateApprox(1e-9, 0)); diff != "" {
+			t.Errorf("%s (-recorded +today):\n%s", key, diff)
+		}
+	}
+	printed, err := os.ReadFile(filepath.Join(dir, "table.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range []page.Table{f.(*Switched).table(), f.(*Switched).checks()} {
+		var text bytes.Buffer
+		if err := (page.Page{Sections: []page.Section{{Table: table}}}).WriteText(&text); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(printed), text.String()) {
+			t.Errorf("table.txt lacks this table:\n%s", &text)
+		}
+	}
 }
 
 // TestRecordedSecondsDecideWhatTheStudyFound judges experiments of recorded seconds by
