@@ -22,9 +22,9 @@ deps-build deps-demo deps-cluster deps-generate deps-vm-kernel deps-test:
 	@scripts/install-deps.sh $(@:deps-%=%)
 
 .PHONY: demo
-demo: deps-demo ## install what is missing, build, run the experiment in five modes on this machine
+demo: deps-demo ## install what is missing, build, measure this machine for ten minutes, say three sentences
 	$(MAKE) --no-print-directory build
-	$(SUDO) bin/tenon lab colocation --modes exclusive,exclusive-aa,default,burstable,tenon --blocks 20 --duration 2s --max-time 9m
+	$(SUDO) bin/tenon lab colocation --max-time 12m
 
 .PHONY: build
 build: deps-build ## build bin/tenon, bin/tenond, bin/tenon-manager and bin/kubectl-tenon
