@@ -10,7 +10,7 @@ import (
 
 // labShared lists the folders of internal/lab that all experiments share. Every
 // other folder is an experiment.
-var labShared = map[string]bool{"archive": true, "capacity": true, "chart": true, "claim": true, "harness": true, "jobfiles": true, "jobs": true, "kubectl": true, "labtest": true, "load": true, "meter": true, "nodes": true, "page": true, "pi": true, "report": true, "stat": true, "stepservice": true, "testbed": true, "textlayout": true, "work": true}
+var labShared = map[string]bool{"archive": true, "capacity": true, "chart": true, "claim": true, "harness": true, "jobfiles": true, "jobs": true, "kubectl": true, "labtest": true, "load": true, "meter": true, "nodes": true, "page": true, "pi": true, "report": true, "stat": true, "stepservice": true, "testbed": true, "textlayout": true, "turns": true, "work": true}
 
 // TestExperimentsDoNotImportEachOther checks that experiments are independent:
 // code that two of them need belongs in the shared folders.

@@ -12,6 +12,7 @@ import (
 	"tenon.sh/tenon/internal/lab/pi"
 	"tenon.sh/tenon/internal/lab/stepservice"
 	"tenon.sh/tenon/internal/lab/testbed"
+	"tenon.sh/tenon/internal/lab/turns"
 	"tenon.sh/tenon/internal/lab/work"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
@@ -27,6 +28,7 @@ import (
 //	hog FILE N  reads FILE again and again, keeps N bytes of it; writes its progress to its output
 //	warm DIR    reads the files of DIR
 //	thaw GROUP  waits until its input ends, then thaws the cgroup GROUP
+//	turns       changes the mode of containers of this node, as its input says
 //	self N M    drives N threads of M bytes each: load.Configs from its input, load.Results to its output
 //	xz PATH     feeds the program xz with text; writes its progress to its output
 //	memory N    copies N bytes of memory to and fro; writes its progress to its output
@@ -80,10 +82,12 @@ func Child(ctx context.Context, args []string, in io.Reader, out io.Writer) erro
 		return work.Memory(ctx, size, out)
 	case len(args) == 2 && args[0] == "thaw":
 		return testbed.Thaw(in, node.CgroupPath(args[1]))
+	case len(args) == 1 && args[0] == turns.Role:
+		return turns.Serve(ctx, in, out)
 	case len(args) == 2 && args[0] == "warm":
 		return work.Warm(args[1])
 	case len(args) == 4 && args[0] == "pi":
 		return pi.Main(args[1:], out)
 	}
-	return fmt.Errorf("lab child %q: want client, spin CPUS, burn CPUS, step, hog FILE BYTES, warm DIR, thaw GROUP, self THREADS BYTES, xz PATH, memory BYTES or pi THREADS DIGITS ROUNDS", args)
+	return fmt.Errorf("lab child %q: want client, spin CPUS, burn CPUS, step, hog FILE BYTES, warm DIR, thaw GROUP, turns, self THREADS BYTES, xz PATH, memory BYTES or pi THREADS DIGITS ROUNDS", args)
 }

@@ -3,18 +3,22 @@ package cluster
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
+	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/test/turn"
 )
 
 // inPods are the experiments on colocation in pods. A mode takes most of a minute, so
 // one of them runs for each commit that installs the chart.
-var inPods = []string{"colocation", "published"}
+var inPods = []string{"colocation", "switched", "published"}
 
 // experiment runs the lab on the cluster, for two seconds a mode. It checks that the
 // lab leaves the ConfigMap, the node and its own namespace as they were.
@@ -23,6 +27,9 @@ func (h *chart) experiment() {
 	before := h.strategies(h.t)
 	if turn.Runs(len(inPods), inPods, "colocation") {
 		h.t.Run("lab", func(t *testing.T) { h.colocation(t, bin) })
+	}
+	if turn.Runs(len(inPods), inPods, "switched") {
+		h.t.Run("switched", func(t *testing.T) { h.switched(t, bin) })
 	}
 	if turn.Runs(len(inPods), inPods, "published") {
 		h.t.Run("published", func(t *testing.T) { h.published(t, bin) })
@@ -95,6 +102,116 @@ func (h *chart) colocation(t *testing.T, bin string) {
 			}
 		}
 	}
+}
+
+// switched kills a lab with SIGKILL while its batch pod is frozen: the pod must run
+// again. The next lab removes what that one left, and switches the modes to the end.
+func (h *chart) switched(t *testing.T, bin string) {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "results")
+	args := []string{"lab", "colocation", "--kubernetes", "--client-cpus", "0", "--starts", "1", "--start-length", "8s", "--no-retry", "--load", "5"}
+	tree, err := cgroup.Detect("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lab := h.c.Command(t.Context(), bin, append(args, "--out", out+"-killed", "--modes", "frozen,default")...)
+	var said strings.Builder
+	lab.Stdout, lab.Stderr = &said, &said
+	if err := lab.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = lab.Wait() // its status is that of SIGKILL
+	}()
+	var group string
+	err = retry(t.Context(), 3*time.Minute, func() error {
+		select {
+		case <-ended:
+			return fmt.Errorf("%w: the lab ended: %s", errFinal, said.String())
+		default:
+		}
+		var err error
+		group, err = frozenBelow(tree, strings.TrimPrefix(h.n.CgroupRoot, "/"))
+		return err
+	})
+	if err != nil {
+		t.Fatalf("the batch work was never frozen: %v", err)
+	}
+	pid, err := PID(lab)
+	if err == nil {
+		err = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	err = retry(t.Context(), 20*time.Second, func() error {
+		is, err := tree.IsFrozen(group)
+		if is {
+			err = errors.New("it is frozen")
+		}
+		return err
+	})
+	if err != nil {
+		t.Errorf("the batch work of a killed lab stays frozen: %v", err)
+	}
+	if some, err := tree.IsPopulated(group); err != nil || !some {
+		t.Errorf("nothing of the batch work outlived the lab (%v), so the test shows nothing", err)
+	}
+
+	text, err := h.c.Command(t.Context(), bin, append(args, "--out", out)...).CombinedOutput()
+	t.Logf("%s", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, _ := filepath.Glob(filepath.Join(out, "runs", "???-switched.json"))
+	if len(files) != 1 {
+		t.Fatalf("%d starts", len(files))
+	}
+	var r struct {
+		Windows []struct {
+			Mode     string  `json:"mode"`
+			Requests int     `json:"requests"`
+			LSCPU    float64 `json:"ls_cpus_used"`
+			BECPU    float64 `json:"be_cpus_used"`
+			Frames   float64 `json:"be_frames"`
+		} `json:"windows"`
+	}
+	read(t, files[0], &r)
+	beside, frames, seen := map[bool]float64{}, 0.0, map[string]bool{}
+	for _, w := range r.Windows {
+		seen[w.Mode] = true
+		beside[w.Mode == "frozen"] += w.BECPU
+		frames += w.Frames
+		if w.Requests == 0 || w.LSCPU <= 0 {
+			t.Errorf("of the service it counted %+v", w)
+		}
+	}
+	// On a busy machine the load may end before the last turns.
+	if len(seen) != 4 || frames <= 0 {
+		t.Errorf("%d windows of %v with %.0f frames", len(r.Windows), seen, frames)
+	}
+	if beside[true] > 0.1*beside[false] {
+		t.Errorf("the batch work used %.3f CPUs while it was frozen, and %.3f in the other turns", beside[true], beside[false])
+	}
+}
+
+// frozenBelow returns a frozen cgroup below another.
+func frozenBelow(tree *cgroup.Tree, root string) (string, error) {
+	all, err := tree.Paths()
+	if err != nil {
+		return "", err
+	}
+	for _, path := range all {
+		if strings.HasPrefix(path, root+"/") {
+			if is, err := tree.IsFrozen(path); err == nil && is {
+				return path, nil
+			}
+		}
+	}
+	return "", errors.New("no cgroup is frozen")
 }
 
 // published runs the published experiment in pods, with its third mode and its closed

@@ -48,6 +48,7 @@ func NewColocation(f Frame) *cobra.Command {
   sudo tenon lab colocation --service redis --batch memory --batch xz
   sudo tenon lab colocation --service self --modes exclusive,exclusive-aa,default,tenon
   sudo tenon lab colocation --service './server --port 7000' --load http://127.0.0.1:7000/ --batch 'make -j2'
+  tenon lab colocation --kubernetes --node worker-1
   tenon lab colocation --kubernetes --node worker-1 --blocks 10`,
 		Args: f.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -119,6 +120,9 @@ kernel-qos):
 Another baseline and another control, if they are named:
 
 ` + harness.ModeHelp(run.NamedModes) + `
+CPU requests of three sizes, if they are named:
+
+` + harness.ModeHelp(run.SizedModes) + `
 Modes without cgroups, if they are named:
 
 ` + harness.ModeHelp(report.SessionModes) + `
@@ -144,13 +148,14 @@ one process runs from the calibration to the end. --service self makes its own
 load, so that no CPU is kept for a client and all CPUs are tested.
 
 With --kubernetes, nginx and ffmpeg are pods of one node of a cluster that runs
-Tenon, the lab only sends the load and counts from inside the pods; it needs
-kubectl, and of the modes above it knows exclusive, exclusive-aa,
-exclusive-warm, default, default-65, tenon, tenon-65, slo-aware and
-slo-aware-quota. While it runs, entries
-named tenon-lab in Tenon's ConfigMap switch Tenon's strategies on the tested
-node, and nowhere else. Pods and entries are taken away at the end, and what a
-killed run left by the next.`
+Tenon, and the lab only sends the load. It needs kubectl. In turns, a process in
+the pod of the node's tenond changes the modes and reads the counters, so the
+lab needs the right to run commands there. In blocks, the lab counts from inside
+the pods, and knows exclusive, exclusive-aa, exclusive-warm, default,
+default-65, tenon, tenon-65, slo-aware and slo-aware-quota. While it runs,
+entries named tenon-lab in Tenon's ConfigMap switch Tenon's strategies on the
+tested node, and nowhere else. Pods and entries are taken away at the end, and
+what a killed run left by the next.`
 }
 
 // notZero maps flags to their accepted values. The default of these flags is not zero.

@@ -207,7 +207,11 @@ func questions(modes []report.Mode) []SwitchedClaim {
 	}
 	waiting := report.WaitingTime.Key
 	ask(report.Tenon, report.Frozen, report.P90.Key, allP90, stat.Question{Asks: stat.AsksAtMost, Limit: aloneLimit}, report.Tenon)
-	ask(report.Burstable, report.Tenon, waiting, report.Waiting, stat.Question{Asks: stat.AsksAtLeast, Limit: burstableFactor}, report.Tenon)
+	for _, m := range modes {
+		if m.Spec().Eighths > 0 {
+			ask(m, report.Tenon, waiting, report.Waiting, stat.Question{Asks: stat.AsksAtLeast, Limit: burstableFactor}, report.Tenon)
+		}
+	}
 	for _, m := range modes {
 		if !m.Spec().Tenon {
 			continue

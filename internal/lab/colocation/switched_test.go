@@ -171,6 +171,7 @@ func TestAQuestionIsAskedOnlyIfItsModesRun(t *testing.T) {
 	}{
 		{[]report.Mode{report.Frozen, report.Default}, nil},
 		{[]report.Mode{report.Burstable, report.Tenon}, []string{"burstable-to-tenon-waiting"}},
+		{[]report.Mode{report.BurstableEighth, report.Tenon, report.BurstableFull}, []string{"burstable-eighth-to-tenon-waiting", "burstable-full-to-tenon-waiting"}},
 		{[]report.Mode{report.Default, report.TenonNoSlices}, []string{"tenon-no-slices-to-default-p90", "tenon-no-slices-to-default-waiting", "tenon-no-slices-to-default-batch-cpu"}},
 	} {
 		e := inventSwitched(12, c.modes...)

@@ -44,10 +44,10 @@ const (
 type Reading struct {
 	At    time.Time
 	Count [numCounters]float64
-	limit float64 // quota of the batch work in CPUs; 0: none
+	Limit float64 // quota of the batch work in CPUs; 0: none
 	Hold  holdings
 
-	noSteal bool // Count[Steal] is not known
+	NoSteal bool // Count[Steal] is not known
 }
 
 // A Recording is the list of the readings that a sampler took during a run.
@@ -143,7 +143,7 @@ func (s *Sampler) Reading() (Reading, error) {
 		if !known {
 			return r, fmt.Errorf("read the times of CPU %d: %w", cpu, cmp.Or(stat.Unread.Err("/proc/stat"), errors.New("/proc/stat has no line of it")))
 		}
-		r.noSteal = r.noSteal || stat.Unread.Lack(fmt.Sprintf("cpu%d steal", cpu))
+		r.NoSteal = r.NoSteal || stat.Unread.Lack(fmt.Sprintf("cpu%d steal", cpu))
 		// The kernel measures idle time exactly, but may sample the busy times
 		// only at its timer tick (kernel/time/tick-sched.c,
 		// get_cpu_idle_time_us).
@@ -220,7 +220,7 @@ func (s *Sampler) readUse(r *Reading, used time.Duration) error {
 		r.Count[BEThrottled] = at.Throttled.Seconds()
 	}
 	if limit, err := s.Tree.ReadCPUMax(string(s.Root)); err == nil && limit.Quota != cgroup.NoQuota && limit.Period > 0 {
-		r.limit = float64(limit.Quota) / float64(limit.Period)
+		r.Limit = float64(limit.Quota) / float64(limit.Period)
 	}
 	return nil
 }
@@ -240,7 +240,7 @@ func ReadingAt(course []Reading, t time.Time) Reading {
 		return course[i-1]
 	}
 	a, b := course[i-1], course[i]
-	r := Reading{At: t, limit: a.limit, Hold: a.Hold}
+	r := Reading{At: t, Limit: a.Limit, Hold: a.Hold}
 	f := float64(t.Sub(a.At)) / float64(b.At.Sub(a.At))
 	for k := range r.Count {
 		r.Count[k] = a.Count[k] + f*(b.Count[k]-a.Count[k])
@@ -269,7 +269,7 @@ func Between(a, b Reading, tested int) Spent {
 		s.Count[k] = max(b.Count[k]-a.Count[k], 0)
 	}
 	s.LS, s.BE = s.Count[LSUsage]/s.Wall, s.Count[BEUsage]/s.Wall
-	s.noSteal = a.noSteal || b.noSteal
+	s.noSteal = a.NoSteal || b.NoSteal
 	s.StealRatio = s.Count[Steal] / s.Wall / s.capacity
 	s.Busy = s.capacity - (s.Count[Idle]+s.Count[Steal])/s.Wall
 	// The idle counter advances in steps of 10 ms, but the CPU counters of the
@@ -289,7 +289,7 @@ func samples(course []Reading, from, to time.Time, tested int) []report.Sample {
 		}
 		s := Between(course[i-1], course[i], tested)
 		out = append(out, report.Sample{
-			At: course[i].At.Sub(from), LS: s.LS, BE: s.BE, Other: s.other, Limit: course[i].limit,
+			At: course[i].At.Sub(from), LS: s.LS, BE: s.BE, Other: s.other, Limit: course[i].Limit,
 		})
 	}
 	return out

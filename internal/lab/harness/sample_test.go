@@ -19,7 +19,7 @@ func near(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
 func steadyReadings(seconds int) []Reading {
 	var course []Reading
 	for i := range seconds + 1 {
-		r := Reading{At: time.Unix(int64(100+i), 0), limit: 2}
+		r := Reading{At: time.Unix(int64(100+i), 0), Limit: 2}
 		s := float64(i)
 		r.Count = [numCounters]float64{LSUsage: s, BEUsage: 2 * s, Idle: 0.4 * s, Steal: 0.1 * s, RunDelay: 1e-3 * s, Timeslices: 1000 * s, Stalled: 0.25 * s}
 		course = append(course, r)

@@ -209,7 +209,13 @@ type Shell struct {
 }
 
 // Open starts a script in the first container of a pod.
-func (k Client) Open(pod, script string) (_ *Shell, err error) {
+func (k Client) Open(pod, script string) (*Shell, error) {
+	return k.Exec("the shell in pod "+pod, pod, "--", "sh", "-c", script)
+}
+
+// Exec starts a program that answers as a script does, with the arguments of kubectl
+// exec. Error messages call it by name.
+func (k Client) Exec(name string, args ...string) (_ *Shell, err error) {
 	inRead, in, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -223,8 +229,8 @@ func (k Client) Open(pod, script string) (_ *Shell, err error) {
 	defer outWrite.Close()
 	s := &Shell{in: in, out: out, lines: bufio.NewScanner(out)}
 	s.lines.Buffer(nil, 1<<20) // /proc/stat has one long line with all interrupts
-	argv := slices.Concat([]string{k.Path}, k.Args, []string{"exec", "-i", pod, "--", "sh", "-c", script})
-	if s.Process, err = testbed.Start(testbed.NoGroups{}, testbed.Child{Name: "the shell in pod " + pod, Argv: argv, Stdin: inRead, Stdout: outWrite}); err != nil {
+	argv := slices.Concat([]string{k.Path}, k.Args, []string{"exec", "-i"}, args)
+	if s.Process, err = testbed.Start(testbed.NoGroups{}, testbed.Child{Name: name, Argv: argv, Stdin: inRead, Stdout: outWrite}); err != nil {
 		in.Close()
 		out.Close()
 		return nil, err
@@ -232,9 +238,12 @@ func (k Client) Open(pod, script string) (_ *Shell, err error) {
 	return s, nil
 }
 
-// Ask sends a line and returns the lines of the answer.
-func (s *Shell) Ask() ([]string, error) {
-	if _, err := s.in.WriteString("\n"); err != nil {
+// Ask sends an empty line and returns the lines of the answer.
+func (s *Shell) Ask() ([]string, error) { return s.Say("") }
+
+// Say sends a line and returns the lines of the answer.
+func (s *Shell) Say(line string) ([]string, error) {
+	if _, err := s.in.WriteString(line + "\n"); err != nil {
 		return nil, s.lost(err)
 	}
 	return s.Answer()
@@ -254,6 +263,11 @@ func (s *Shell) Answer() (answer []string, err error) {
 }
 
 func (s *Shell) lost(err error) error {
+	// A program that has ended may have said why after the end of its output.
+	select {
+	case <-s.Done():
+	case <-time.After(pipePatience):
+	}
 	return fmt.Errorf("%s: %w%s", s.Name, err, testbed.QuoteOutput(s.Stderr.Bytes()))
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // A Mode is one way in which the service and the batch work share the tested
@@ -21,8 +22,14 @@ const (
 	Default   Mode = "default"
 	Default65 Mode = "default-65"
 	Burstable Mode = "burstable"
-	Tenon     Mode = "tenon"
-	Tenon65   Mode = "tenon-65"
+	// The three sizes of the CPU requests of a batch pod, beside Burstable, which has
+	// that of a published experiment.
+	BurstableEighth Mode = "burstable-eighth"
+	BurstableHalf   Mode = "burstable-half"
+	BurstableFull   Mode = "burstable-full"
+
+	Tenon   Mode = "tenon"
+	Tenon65 Mode = "tenon-65"
 	// SLOAware and SLOAwareQuota are the third mode of the published experiment on
 	// colocation, whose English edition has this name. They differ in how CPU suppress
 	// bounds the batch work.
@@ -60,11 +67,13 @@ type ModeSpec struct {
 	Mode Mode
 
 	// The programs that run beside the service.
-	Batch     bool // the batch work runs
-	Alone     bool // the service does not run
-	Frozen    bool // the batch work is frozen
-	Burstable bool // the batch work runs in a pod with CPU requests
-	Spinner   bool // an idle-class spinner keeps the CPUs awake
+	Batch  bool // the batch work runs
+	Alone  bool // the service does not run
+	Frozen bool // the batch work is frozen
+	// Eighths says that the batch work runs in a pod with CPU requests, of so many
+	// eighths of what the service requests.
+	Eighths int
+	Spinner bool // an idle-class spinner keeps the CPUs awake
 	// LeastWeight means that the spinner has the least weight, and is not in
 	// the idle class. Then the CPUs look busy to the kernel. A CPU that has
 	// only threads of the idle class looks idle, and the kernel sends other
@@ -120,8 +129,14 @@ var modeTable = slices.Concat([]ModeSpec{
 		Help: "as slo-aware, with CPU suppress by a quota"},
 	{Mode: Default, Batch: true, Cluster: true, Head: "control",
 		Help: "both as Kubernetes runs them (Burstable, BestEffort)"},
-	{Mode: Burstable, Batch: true, Burstable: true, Head: "BE with requests",
+	{Mode: Burstable, Batch: true, Eighths: 5, Head: "BE with requests",
 		Help: "the batch work with CPU requests, as batch usually runs"},
+	{Mode: BurstableEighth, Batch: true, Eighths: 1, Line: "dots",
+		Help: "the batch work with CPU requests of an eighth of those of the service"},
+	{Mode: BurstableHalf, Batch: true, Eighths: 4, Line: "dash",
+		Help: "the batch work with CPU requests of half of those of the service"},
+	{Mode: BurstableFull, Batch: true, Eighths: 8,
+		Help: "the batch work with the same CPU requests as the service"},
 	{Mode: Plain, Batch: true, Sessions: true,
 		Help: "both without cgroups, each in a session of its own, as two logins start them"},
 	{Mode: Nice, Batch: true, Sessions: true, Nice: 19,
@@ -190,6 +205,12 @@ func (m Mode) rank() int {
 		return len(modeTable)
 	}
 	return i
+}
+
+// BatchRequest returns the CPU request of the batch pod beside a service with a given
+// request; 0: none.
+func (s ModeSpec) BatchRequest(service unit.MilliCPU) unit.MilliCPU {
+	return service * unit.MilliCPU(s.Eighths) / 8
 }
 
 // Isolates reports whether batch work is isolated in the mode. The spinner counts as

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"tenon.sh/tenon/internal/decide/isolation"
+	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -13,6 +14,13 @@ import (
 func Pinned(mechanism node.Mechanism) isolation.Config {
 	floor := mechanism == ""
 	return isolation.Config{Enable: true, Mechanism: mechanism, Measured: floor, NoTrials: floor}
+}
+
+// IsolationOf returns the CPU QoS strategy of a mode.
+func IsolationOf(t report.ModeSpec) isolation.Config {
+	c := Pinned(t.Mechanism)
+	c.SlicesUnmanaged = t.NoSlices
+	return c
 }
 
 // Supports returns whether the policy can use an isolation mechanism on this

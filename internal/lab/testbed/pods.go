@@ -28,11 +28,11 @@ const Root node.CgroupPath = "tenon-lab"
 // (kubernetes: pkg/kubelet/cm/qos_container_manager_linux.go setCPUCgroupConfig,
 // helpers_linux.go ResourceConfigForPod.)
 type Pods struct {
-	Root      node.CgroupPath
-	Burstable bool   // the batch pod has CPU requests
-	Service   string // name of the service; empty: nginx
-	Job       string // name of the batch work; empty: ffmpeg
-	Tested    unit.CPUSet
+	Root    node.CgroupPath
+	Request unit.MilliCPU // CPU request of the batch pod; 0: it is BestEffort
+	Service string        // name of the service; empty: nginx
+	Job     string        // name of the batch work; empty: ffmpeg
+	Tested  unit.CPUSet
 }
 
 func (p Pods) kubepods() node.CgroupPath { return p.Root.Join("kubepods") }
@@ -42,7 +42,7 @@ func (p Pods) serviceRoot() node.CgroupPath { return p.kubepods().Join("burstabl
 
 // Batch is the contention root of the batch work's class.
 func (p Pods) Batch() node.CgroupPath {
-	if p.Burstable {
+	if p.Request > 0 {
 		return p.serviceRoot()
 	}
 	return p.kubepods().Join("besteffort")
@@ -86,18 +86,14 @@ type weightedGroup struct {
 // groups lists the cgroups, parents first.
 func (p Pods) groups() []weightedGroup {
 	all := unit.CPUs(p.Tested.Len())
-	service, request := sharesOf(all), unit.MilliCPU(0)
-	if p.Burstable {
-		request = BatchRequest(p.Tested.Len())
-	}
-	batch := sharesOf(request)
+	service, batch := sharesOf(all), sharesOf(p.Request)
 	list := []weightedGroup{
 		{p.kubepods(), sharesOf(all)},
-		{p.serviceRoot(), sharesOf(all + request)},
+		{p.serviceRoot(), sharesOf(all + p.Request)},
 		{p.NGINXPod(), service},
 		{p.NGINX(), service},
 	}
-	if !p.Burstable {
+	if p.Request == 0 {
 		list = append(list, weightedGroup{p.Batch(), batch})
 	}
 	return append(list, weightedGroup{p.JobPod(), batch}, weightedGroup{p.JobGroup(), batch})
@@ -148,21 +144,16 @@ func (p Pods) Build(m maker, t *cgroup.Tree) error {
 	return nil
 }
 
-// SetRequest gives the running batch pod the weights of a pod with the CPU requests of
-// a Burstable one, or those of a BestEffort pod again. The pod stays in the cgroup of
-// its class, whose only pod it is. So service and batch work divide the CPU as in the
-// tree of a Burstable pod, in which the two pods have one parent.
-func (p Pods) SetRequest(t *cgroup.Tree, requested bool) error {
-	request := unit.MilliCPU(0)
-	if requested {
-		request = BatchRequest(p.Tested.Len())
-	}
-	for _, path := range []node.CgroupPath{p.Batch(), p.JobPod(), p.JobGroup()} {
-		if err := t.WriteCPUWeight(string(path), cgroup.CPUWeight{Weight: weightOf(sharesOf(request), t.Version())}); err != nil {
-			return err
-		}
-	}
-	return nil
+// BatchGroups lists the cgroups of the batch work that get the weight of its CPU
+// request: that of its class, whose only pod it is, that of the pod, and that of the
+// container.
+func (p Pods) BatchGroups() []node.CgroupPath {
+	return []node.CgroupPath{p.Batch(), p.JobPod(), p.JobGroup()}
+}
+
+// WeightOfRequest returns the weight that the kubelet gives a pod with a CPU request.
+func WeightOfRequest(request unit.MilliCPU, version int) cgroup.CPUWeight {
+	return cgroup.CPUWeight{Weight: weightOf(sharesOf(request), version)}
 }
 
 // BuildSpinner makes the cgroup of the spinner as a sibling of kubepods. It has
@@ -256,8 +247,3 @@ func removeAll(p, keep node.CgroupPath, m maker, t *cgroup.Tree) error {
 	}
 	return m.RemoveGroup(p)
 }
-
-// BatchRequest returns the CPU request of the batch pod in mode burstable. The
-// published experiment without priorities has a batch pod of 50 CPUs beside a
-// service of 80 CPUs. How long a service waits beside such a pod depends on it.
-func BatchRequest(tested int) unit.MilliCPU { return unit.CPUs(tested) * 50 / 80 }

@@ -25,7 +25,7 @@ lab/kubepods/besteffort 2
 lab/kubepods/besteffort/pod-ffmpeg 2
 lab/kubepods/besteffort/pod-ffmpeg/ffmpeg 2
 `},
-		"requests": {Pods{Root: "lab", Tested: eight, Burstable: true}, `
+		"requests": {Pods{Root: "lab", Tested: eight, Request: 5000}, `
 lab/kubepods 8192
 lab/kubepods/burstable 13312
 lab/kubepods/burstable/pod-nginx 8192

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -78,6 +79,33 @@ func Enter(ctx context.Context, c Setting) (_ *Site, err error) {
 	s.Place, err = Place(s.Topology, allowed, c.CPUs, c.ClientCPUs, c.NoClient)
 	s.Place = s.Place.reserveCPU()
 	return s, err
+}
+
+// Beside returns the site of a process that changes cgroups of others beside a tenond:
+// it makes no cgroups and divides no CPUs. It undoes what a killed process of its kind
+// changed. self is the beginning of the argv that starts the roles of lab.Child.
+func Beside(ctx context.Context, journalDir string, self []string) (_ *Site, err error) {
+	s := &Site{Given: Setting{Self: self, JournalDir: journalDir}, Status: &Status{W: io.Discard}, FS: proc.Default()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	if s.Tree, err = cgroup.Detect(s.FS.Proc); err != nil {
+		return nil, err
+	}
+	if s.Host, err = host.Open(host.Options{Tree: s.Tree, JournalDir: journalDir, Disposable: true}); err != nil {
+		return nil, err
+	}
+	s.Undo = append(s.Undo, s.Host.Close)
+	if _, err := s.Host.RestoreDeadLabs(ctx); err != nil {
+		return nil, fmt.Errorf("clear up after an earlier experiment: %w", err)
+	}
+	s.Undo = append(s.Undo, func() error {
+		_, err := s.Host.RestoreOwn(context.Background())
+		return err
+	})
+	return s, nil
 }
 
 // takeOver removes what killed labs have left, and checks that no other lab

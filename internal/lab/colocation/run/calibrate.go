@@ -47,7 +47,7 @@ func (b *bench) calibrate(ctx context.Context, s site) (lines []string, err erro
 	}, Skipped: b.skipped}
 	if b.switches() {
 		b.record.Looks = stat.StartLooks(b.Blocks)
-		b.record.Design, b.record.Turn, b.record.Settle = b.Design, b.Turn, settleLength
+		b.record.Design, b.record.Turn, b.record.Settle = b.Design, b.Turn, settleLength+b.unsure
 	}
 	s.describe(&b.record)
 	b.record.Caveats = b.caveats

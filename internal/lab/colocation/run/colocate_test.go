@@ -60,7 +60,7 @@ func TestColocationRunsAndLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := batchRequest(c.Modes, e.TestedCPUs); e.BatchRequest != want || want == 0 {
+	if want := batchRequest(c.Modes, unit.CPUs(e.TestedCPUs.Len())); e.BatchRequest != want || want == 0 {
 		t.Errorf("the record names a batch request of %d m, want %d m", e.BatchRequest, want)
 	}
 	seen := map[report.Mode]colocation.Run{}
@@ -95,7 +95,7 @@ func TestColocationRunsAndLeavesNothing(t *testing.T) {
 // requests all tested CPUs. It is part of every published multiple.
 func TestTheRequestOfBatchPodsIsRecorded(t *testing.T) {
 	for want, modes := range map[int][]report.Mode{0: {report.Exclusive, report.Default}, 1250: {report.Default, report.Burstable}} {
-		if got := batchRequest(modes, unit.CPUSetOf(2, 3)); got != want {
+		if got := batchRequest(modes, unit.CPUs(2)); got != want {
 			t.Errorf("%v: %d m, want %d m", modes, got, want)
 		}
 	}

@@ -76,8 +76,13 @@ func (c Config) WithDefaults() (Config, error) {
 	if c.kernelQOS {
 		c = c.kernelQOSDefaults()
 	} else if len(c.Modes) == 0 {
-		if c.Modes = AllModes; c.Workloads.AreCustom() {
+		switch {
+		case c.Pods != nil:
+			c.Modes = PodModes
+		case c.Workloads.AreCustom():
 			c.Modes = ownModes()
+		default:
+			c.Modes = AllModes
 		}
 	}
 	if c.Workloads.Keep {

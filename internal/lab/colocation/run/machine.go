@@ -116,17 +116,18 @@ func (b *machine) describe(e *colocation.Experiment) {
 		e.Client = harness.ClientCommand
 	}
 	e.Tenond, e.Input, e.Own = b.tenondRecord(), filepath.Base(b.input), b.ownRecord()
-	e.Siblings, e.BatchRequest = b.Place.Siblings(b.Topology), batchRequest(b.Modes, b.Place.Tested)
+	e.Siblings, e.BatchRequest = b.Place.Siblings(b.Topology), batchRequest(b.Modes, unit.CPUs(b.Place.Tested.Len()))
 	b.caveats = append(b.caveats, b.ownCaveats()...)
 }
 
-// batchRequest returns the CPU request of the batch pod in thousandths of a CPU,
-// or 0 if no mode has a batch pod with a request.
-func batchRequest(modes []report.Mode, tested unit.CPUSet) int {
+// batchRequest returns the CPU request of the batch pod in mode burstable, in
+// thousandths of a CPU, beside a service with a given request. It is 0 if that mode
+// does not run.
+func batchRequest(modes []report.Mode, service unit.MilliCPU) int {
 	if !slices.Contains(modes, report.Burstable) {
 		return 0
 	}
-	return int(testbed.BatchRequest(tested.Len()))
+	return int(report.Burstable.Spec().BatchRequest(service))
 }
 
 // tenondRecord returns the configuration of tenond in each mode, for experiment.json.
@@ -137,7 +138,7 @@ func (b *machine) tenondRecord() map[report.Mode]string {
 	told := map[report.Mode]string{}
 	for _, m := range b.Modes {
 		if t := m.Spec(); t.Tenon {
-			told[m] = colocationTenond(b.pods(false), t).Record(b.Agent)
+			told[m] = colocationTenond(b.pods(0), t).Record(b.Agent)
 		}
 	}
 	return told

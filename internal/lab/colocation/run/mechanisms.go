@@ -24,6 +24,10 @@ var AllModes = []report.Mode{
 // baseline, a mode that shows the effect of long slices, and the published third mode.
 var NamedModes = []report.Mode{report.ExclusiveAwake, report.Frozen, report.TenonNoSlices, report.SLOAware, report.SLOAwareQuota}
 
+// SizedModes lists the modes with CPU requests of three sizes. They run only if the user
+// names them.
+var SizedModes = []report.Mode{report.BurstableEighth, report.BurstableHalf, report.BurstableFull}
+
 // PublishedModes lists the modes of the published experiment: the baseline, twice, the
 // control at the CPU use of the third mode, and the third mode with both ways of CPU
 // suppress.
@@ -35,9 +39,9 @@ var PublishedModes = []report.Mode{report.Exclusive, report.ExclusiveAA, report.
 var PublishedKernelModes = slices.Concat([]report.Mode{report.Exclusive, report.ExclusiveAA, report.Burstable}, report.MechanismModes)
 
 // Modes lists every mode of the colocation experiment: the default
-// modes, NamedModes, the modes without cgroups, and the modes in which Tenon
+// modes, NamedModes, SizedModes, the modes without cgroups, and the modes in which Tenon
 // uses one given isolation mechanism.
-var Modes = slices.Concat(AllModes, NamedModes, report.SessionModes, report.MechanismModes)
+var Modes = slices.Concat(AllModes, NamedModes, SizedModes, report.SessionModes, report.MechanismModes)
 
 // controls lists the default modes of the kernel-qos experiment that use no
 // isolation mechanism.

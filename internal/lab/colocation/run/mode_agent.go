@@ -30,10 +30,8 @@ func (b *machine) govern(ctx context.Context, p testbed.Pods, t report.ModeSpec)
 // policies returns the configuration of Tenon's policies in a mode without the
 // features of the published experiment.
 func policies(p testbed.Pods, t report.ModeSpec) policy.Config {
-	qos := testbed.Pinned(t.Mechanism)
-	qos.SlicesUnmanaged = t.NoSlices
 	return policy.Config{
-		CPUQOS: qos, NodeCPUs: facts.NodeCPUs{CPUs: p.Tested},
+		CPUQOS: testbed.IsolationOf(t), NodeCPUs: facts.NodeCPUs{CPUs: p.Tested},
 		Suppress: suppress.Config{Enable: t.Suppress, ThresholdPercent: Watermark},
 	}
 }

@@ -33,11 +33,11 @@ type Pods struct {
 // has the same port.
 const clusterPort = 8000
 
-// PodModes lists the default modes of the colocation experiment on a cluster, and
-// KnownPodModes every mode.
+// PodModes lists the default modes of the colocation experiment on a cluster in blocks,
+// and KnownPodModes every mode. Some of them can only be switched.
 var (
 	PodModes      = onClusters(AllModes)
-	KnownPodModes = onClusters(slices.Concat(AllModes, NamedModes))
+	KnownPodModes = slices.Concat(onClusters(slices.Concat(AllModes, NamedModes)), []report.Mode{report.Frozen, report.Burstable, report.TenonNoSlices}, SizedModes)
 )
 
 func onClusters(modes []report.Mode) []report.Mode {
@@ -52,9 +52,6 @@ const filmOfImage = "/apps/ffmpeg/input/HD2-h264.ts"
 func (c Config) onCluster(fault func(format string, args ...any)) Config {
 	if !c.CPUs.Empty() {
 		fault("--cpus %v: on a cluster the kubelet decides which CPUs pods may use: see reservedSystemCPUs and strict-cpu-reservation of its configuration", c.CPUs)
-	}
-	if len(c.Modes) == 0 {
-		c.Modes = PodModes
 	}
 	p := *c.Pods
 	p.Target, p.ConfigMap = p.Target.OrDefaults(fault), cmp.Or(p.ConfigMap, "tenon-system/slo-controller-config")
@@ -77,6 +74,7 @@ type pods struct {
 	node      nodes.Node
 	isolation string        // what tenond isolates by
 	batch     unit.MilliCPU // what the batch pod requests in a mode with Tenon
+	tenond    podName       // of the node; empty unless the modes are switched
 }
 
 // enterPods prepares the experiment on a cluster. Other users may have objects with
@@ -98,6 +96,11 @@ func enterPods(ctx context.Context, c Config) (_ site, err error) {
 	}
 	if err := b.findWrk(); err != nil {
 		return nil, err
+	}
+	if b.switches() {
+		if err := b.findSwitcher(ctx); err != nil {
+			return nil, err
+		}
 	}
 	return b, b.settleIn(ctx)
 }
@@ -178,7 +181,7 @@ func (b *pods) prepare(ctx context.Context) error {
 		err = st.close(ctx, nil)
 	}
 	b.size()
-	if err != nil || !slices.ContainsFunc(b.Modes, func(m report.Mode) bool { return m.Spec().Isolates() }) {
+	if err != nil || b.switches() || !slices.ContainsFunc(b.Modes, func(m report.Mode) bool { return m.Spec().Isolates() }) {
 		return err
 	}
 	return b.chooseBatch(ctx)
@@ -186,13 +189,21 @@ func (b *pods) prepare(ctx context.Context) error {
 
 func (b *pods) describe(e *colocation.Experiment) {
 	e.Input, e.Machine = b.Input, b.node.Machine(b.FS)
-	e.Machine.Mechanisms = []string{b.isolation, fmt.Sprintf("CPU suppress at %d %% (%s)", Watermark, followed(b.Modes))}
+	e.Machine.Mechanisms = []string{b.isolation}
+	if !b.switches() {
+		e.Machine.Mechanisms = append(e.Machine.Mechanisms, fmt.Sprintf("CPU suppress at %d %% (%s)", Watermark, followed(b.Modes)))
+	}
 	e.Kubernetes = &colocation.KubernetesSetup{Node: b.node.Name, Images: map[string]string{"nginx": b.Pods.NGINX, "ffmpeg": b.Pods.FFmpeg}}
 	if b.node.Here {
 		b.caveats = append(b.caveats, "the client runs on the tested machine, on CPUs that the node's pods may not use: no network card, no network")
 	}
 	if b.Client == harness.ClientWrk {
 		b.caveats = append(b.caveats, closedLoop)
+	}
+	if b.switches() {
+		e.BatchRequest = batchRequest(b.Modes, requestOf(b.Place.Tested.Len()))
+		b.caveats = append(b.caveats, "the modes change by writes of a process in the pod of the node's tenond, which reads the counters at the changes; a weight of requests is also that of other BestEffort pods of the node")
+		return
 	}
 	if b.amounts() == nil {
 		b.caveats = append(b.caveats, "batch-cpu was offered without regard to use (cpuReclaimThresholdPercent 1000): means of isolation are compared, not amounts")

@@ -80,6 +80,9 @@ http {
 // batch resources. In a mode without Tenon it requests nothing.
 func (b *pods) batchManifest(t report.ModeSpec, rate float64) []object {
 	work := work.Transcode{Input: b.Input, Threads: b.threads, ReadRate: rate, Period: harness.SamplePeriod}
+	if b.switches() { // the windows are short
+		work.Period /= 2
+	}
 	command := append([]string{"sh", "-c", startScript(b.processes, progressFiles), "sh", "ffmpeg"}, work.Args()...)
 	if t.Spinner {
 		command = []string{"sh", "-c", fmt.Sprintf(`for i in $(seq %d); do while :; do :; done & done; wait`, b.Place.Tested.Len())}

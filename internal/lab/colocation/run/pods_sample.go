@@ -13,6 +13,7 @@ import (
 
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/kubectl"
+	"tenon.sh/tenon/internal/lab/turns"
 	"tenon.sh/tenon/internal/lab/work"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -76,8 +77,17 @@ type counters struct {
 const userHZ = 100
 
 // parseCounters parses the lines of several files, which the script in a pod has
-// printed. It recognises each counter by the form of its line.
-func parseCounters(lines []string) (c counters, err error) {
+// printed. The CPU use of its cgroup must be among them.
+func parseCounters(lines []string) (counters, error) {
+	c, err := parseLines(lines)
+	if err == nil && !c.hasUsage {
+		err = fmt.Errorf("read the counters of a pod: it sees none of %s", groupFiles)
+	}
+	return c, err
+}
+
+// parseLines recognises each counter by the form of its line.
+func parseLines(lines []string) (c counters, err error) {
 	c.idle, c.steal = map[unit.CPU]time.Duration{}, map[unit.CPU]time.Duration{}
 	var last work.Mark
 	for _, l := range lines {
@@ -119,9 +129,6 @@ func parseCounters(lines []string) (c counters, err error) {
 		if err != nil {
 			return c, fmt.Errorf("read the counters of a pod: %.200q: %w", l, err)
 		}
-	}
-	if !c.hasUsage {
-		return c, fmt.Errorf("read the counters of a pod: it sees none of %s", groupFiles)
 	}
 	return c, nil
 }
@@ -231,6 +238,27 @@ func (s *podSampler) add(at time.Time, service, batch counters) {
 		m.At = at
 		s.marks[i].Add(m)
 	}
+}
+
+// follow stores what the progress files of the ffmpegs say.
+func (s *podSampler) follow(files []turns.Progress) error {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	s.ended = nil
+	for i, f := range files {
+		c, err := parseLines(append(strings.Split(f.End, "\n"), ","))
+		if err != nil {
+			return err
+		}
+		if i == len(s.marks) {
+			s.marks = append(s.marks, &work.Marks{})
+		}
+		m := c.progress[0]
+		m.At = f.Written
+		s.marks[i].Add(m)
+		s.ended = append(s.ended, c.ended...)
+	}
+	return nil
 }
 
 // exitError returns an error if an ffmpeg had ended at the last reading. ffmpeg

@@ -231,10 +231,17 @@ func (st *podSetUp) counter() harness.Counter  { return st.sampler }
 func (st *podSetUp) service() *testbed.Process { return st.sampler.service.Process }
 func (st *podSetUp) exitError() error          { return st.sampler.exitError() }
 func (st *podSetUp) progress(m harness.Measurement) []progress {
-	return st.sampler.progress(m.From, m.To)
+	return st.between(m.From, m.To)
 }
+func (st *podSetUp) between(from, to time.Time) []progress { return st.sampler.progress(from, to) }
+
+// look does nothing: the process on the node reads the progress with the counters.
+func (st *podSetUp) look(time.Time) error { return nil }
 
 func (st *podSetUp) send(ctx context.Context, order load.Config) (harness.Measurement, error) {
+	if st.b.switches() { // the use of the node in a start is that of no mode
+		return harness.LoadOpen(ctx, st.b.Site, order)
+	}
 	watched, stop := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() { st.node.watch(watched, st.b) })
@@ -249,8 +256,10 @@ func (st *podSetUp) send(ctx context.Context, order load.Config) (harness.Measur
 // check reads the use of the node from the metrics API or from its kubelet, and asks tenond for the
 // settings in force.
 func (st *podSetUp) check(ctx context.Context, t report.ModeSpec, m harness.Measurement, r *colocation.Run) error {
-	if r.NodeMetricsCPU = st.b.nodeMetrics(ctx, m.From, m.To, metricsPatience); r.NodeMetricsCPU == 0 {
-		r.NodeMetricsCPU = st.node.between(m.From, m.To)
+	if !st.b.switches() {
+		if r.NodeMetricsCPU = st.b.nodeMetrics(ctx, m.From, m.To, metricsPatience); r.NodeMetricsCPU == 0 {
+			r.NodeMetricsCPU = st.node.between(m.From, m.To)
+		}
 	}
 	if why := st.b.agrees(ctx, t); why != "" {
 		r.Discard(report.NotItsMode, why)

@@ -27,6 +27,7 @@ import (
 	"tenon.sh/tenon/internal/lab/nodes"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/testbed"
+	"tenon.sh/tenon/internal/lab/turns"
 	"tenon.sh/tenon/internal/lab/work"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -150,6 +151,72 @@ func TestAnEndedFfmpegIsReported(t *testing.T) {
 	}
 }
 
+// TestTheProgressOfSwitchedPodsIsFollowed gives the sampler the ends of progress files.
+func TestTheProgressOfSwitchedPodsIsFollowed(t *testing.T) {
+	s := &podSampler{}
+	at := time.Unix(1000, 0)
+	for i, ends := range [][]string{
+		{"frame=0\nout_time_us=N/A\nprogress=continue\n", ""},
+		{"frame=0\nprogress=continue\nframe=10\nout_time_us=400000\nprogress=continue\n", "frame=20\nprogress=continue\n"},
+		{"frame=30\nprogress=continue\n", "frame=20\nprogress=continue\n\nended=137\n"},
+	} {
+		var files []turns.Progress
+		for _, end := range ends {
+			files = append(files, turns.Progress{Written: at.Add(time.Duration(i) * time.Second), End: end})
+		}
+		if err := s.follow(files); err != nil {
+			t.Fatal(err)
+		}
+		if (s.exitError() != nil) != (i == 2) {
+			t.Errorf("after %d readings: %v", i+1, s.exitError())
+		}
+	}
+	if got := s.progress(at.Add(time.Second), at.Add(2*time.Second)); len(got) != 2 || got[0].work != 20 || got[1].work != 0 {
+		t.Errorf("progress %v, want 20 and 0 frames", got)
+	}
+	if err := s.follow([]turns.Progress{{End: "frame=many\n"}}); err == nil {
+		t.Error("a progress that is no number is accepted")
+	}
+}
+
+// fakeTenond is a kubectl of a node: the first %s is the list of the pods of tenond, and
+// the second what kubectl exec does.
+const fakeTenond = `case "$*" in
+"get -o json pods --all-namespaces -l app.kubernetes.io/name=tenond --field-selector spec.nodeName=a,status.phase=Running") %s ;;
+"exec -i -n tenon-system tenond-x -c tenond -- /tenon lab child turns") %s ;;
+*) echo "unknown: $*" >&2; exit 1 ;;
+esac`
+
+// TestANodeThatCannotSwitchIsOneClearError has nodes on which the lab cannot change modes.
+func TestANodeThatCannotSwitchIsOneClearError(t *testing.T) {
+	const (
+		one    = `echo '{"items":[{"metadata":{"name":"tenond-x","namespace":"tenon-system"}}]}'`
+		answer = `while read -r l; do echo '{"at":"2026-01-02T03:04:05Z"}'; echo .; done`
+		refuse = `read -r l; echo '{"at":"2026-01-02T03:04:05Z","error":"the pod of tenond may not write the cgroups of its node: read-only file system"}'; echo .`
+	)
+	for name, c := range map[string]struct{ list, exec, want string }{
+		"a node with tenond": {one, answer, ""},
+		"no tenond":          {`echo '{"items":[]}'`, answer, "the node has no running pod of tenond"},
+		"no right to list":   {`echo 'Error from server (Forbidden): pods is forbidden' >&2; exit 1`, answer, "pods is forbidden"},
+		"no right to exec":   {one, `echo 'Error from server (Forbidden): pods "tenond-x" is forbidden' >&2; exit 1`, "is forbidden"},
+		"an old tenond":      {one, `echo 'tenon: lab child ["turns"]: want client' >&2; exit 1`, "want client"},
+		"no right to write":  {one, refuse, "read-only file system"},
+		"slow":               {one, `while read -r l; do sleep 0.5; echo '{"at":"2026-01-02T03:04:05Z"}'; echo .; done`, "run the lab nearer to the node"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := podsOf(t, kubectl.Client{Path: fakeKubectl(t, fmt.Sprintf(fakeTenond, c.list, c.exec))})
+			err := b.findSwitcher(t.Context())
+			switch {
+			case c.want == "" && (err != nil || b.unsure < time.Millisecond || b.unsure > longestTrip/2+time.Millisecond):
+				t.Errorf("unsure by %v, error %v", b.unsure, err)
+			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "switch modes on node a by the pod of its tenond: ") || !strings.HasSuffix(err.Error(), "use --design blocks, which does without")):
+				t.Errorf("error %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
 // TestStrategiesAreTenons adds the lab's entries to a ConfigMap. Tenon's own
 // parser must accept the ConfigMap.
 func TestStrategiesAreTenons(t *testing.T) {
@@ -158,6 +225,9 @@ func TestStrategiesAreTenons(t *testing.T) {
 		"resource-threshold-config": `{"clusterStrategy": {"enable": true, "cpuSuppressThresholdPercent": 80}}`,
 	}
 	for _, mode := range KnownPodModes {
+		if !mode.Spec().Cluster {
+			continue // such modes are only switched, with the strategies of default
+		}
 		s := strategyOf(mode.Spec(), nil)
 		data := maps.Clone(theirs)
 		for key, entry := range s {

@@ -14,6 +14,7 @@ import (
 	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/testbed"
+	"tenon.sh/tenon/internal/lab/turns"
 	"tenon.sh/tenon/internal/lab/work"
 )
 
@@ -46,6 +47,12 @@ type stage interface {
 	send(ctx context.Context, order load.Config) (harness.Measurement, error)
 	// progress returns what each batch work did in the measured part.
 	progress(m harness.Measurement) []progress
+	// between returns what each batch work did between two times.
+	between(from, to time.Time) []progress
+	// look reads what the batch work has done until the end of a turn.
+	look(at time.Time) error
+	// switcher returns what changes the mode while everything runs.
+	switcher(ctx context.Context) (turns.Switcher, error)
 	// exitError returns an error if a batch process has ended.
 	exitError() error
 	// check adds what only the site knows to a run, such as the reasons why the run
@@ -73,6 +80,10 @@ type bench struct {
 	processes, threads int         // of ffmpeg
 	works              []work.Work // empty: the only batch work is ffmpeg
 	solo               []float64   // rate of each work when it runs alone
+
+	// unsure is how far the times of readings may be from those of the load, if the
+	// modes are switched.
+	unsure time.Duration
 
 	load   harness.LoadSpec
 	pacer  pacer
@@ -128,7 +139,7 @@ func Run(ctx context.Context, c Config) (harness.Outcome, error) {
 	}
 	switch {
 	case c.switches():
-		b.switchModes(series, s.(*machine)) // Config refuses this design elsewhere
+		b.switchModes(series, s)
 	case c.UntilResolved:
 		series.Resolved = func(runs []colocation.Run) bool { return analyse(b.record, runs).IsResolved() }
 	}

@@ -12,7 +12,9 @@ import (
 	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/testbed"
+	"tenon.sh/tenon/internal/lab/turns"
 	"tenon.sh/tenon/internal/lab/work"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // A runSetUp holds all processes and cgroups of one mode, ready to be measured.
@@ -31,7 +33,7 @@ type runSetUp struct {
 // starts the service, the batch work and, in a mode with Tenon, the agent. It
 // returns when the service answers and every batch process encodes.
 func (b *machine) setUp(ctx context.Context, t report.ModeSpec, rate float64) (_ stage, err error) {
-	st := &runSetUp{b: b, pods: b.pods(t.Burstable)}
+	st := &runSetUp{b: b, pods: b.pods(t.BatchRequest(unit.CPUs(b.Place.Tested.Len())))}
 	defer func() {
 		if err != nil {
 			err = st.close(ctx, err)
@@ -85,9 +87,10 @@ func (b *machine) setUp(ctx context.Context, t report.ModeSpec, rate float64) (_
 	return st, nil
 }
 
-// pods returns the cgroups of an experiment.
-func (b *machine) pods(burstable bool) testbed.Pods {
-	p := testbed.Pods{Root: b.Root, Burstable: burstable, Tested: b.Place.Tested}
+// pods returns the cgroups of an experiment with a CPU request of the batch pod; 0:
+// none.
+func (b *machine) pods(request unit.MilliCPU) testbed.Pods {
+	p := testbed.Pods{Root: b.Root, Request: request, Tested: b.Place.Tested}
 	if b.Workloads.AreCustom() {
 		p.Service, p.Job = "service", "batch"
 	}
@@ -156,6 +159,8 @@ func (st *runSetUp) progress(m harness.Measurement) []progress {
 	return st.between(m.From, m.To)
 }
 
+func (st *runSetUp) look(at time.Time) error { return st.work.Look(at) }
+
 // between returns what each batch work did between two times.
 func (st *runSetUp) between(from, to time.Time) (all []progress) {
 	for _, w := range st.work {
@@ -163,6 +168,18 @@ func (st *runSetUp) between(from, to time.Time) (all []progress) {
 		all = append(all, progress{frames, media})
 	}
 	return all
+}
+
+// switcher changes the mode by writing the cgroups.
+func (st *runSetUp) switcher(context.Context) (turns.Switcher, error) {
+	p := st.pods
+	l, err := turns.NewLocal(st.b.Site, st.sampler, turns.Groups{
+		Workloads: p.Workloads(), Weighted: p.BatchGroups(), Frozen: p.JobPod(), Tested: p.Tested, Request: unit.CPUs(p.Tested.Len()),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
 }
 
 // check records the scheduler of the kernel, in kernel-qos, and what Tenon did.

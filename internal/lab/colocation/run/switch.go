@@ -8,13 +8,13 @@ import (
 	"slices"
 	"time"
 
-	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/lab/colocation"
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/load"
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/stat"
 	"tenon.sh/tenon/internal/lab/testbed"
+	"tenon.sh/tenon/internal/lab/turns"
 )
 
 // SwitchedModes lists the default modes of an experiment that switches modes.
@@ -47,7 +47,7 @@ func canSwitch(m report.Mode) bool {
 func (c Config) switchedDefaults(fault func(format string, args ...any)) Config {
 	cannot := slices.DeleteFunc(slices.Clone(c.Modes), canSwitch)
 	blocks := c.Blocks != 0 || c.Duration != 0
-	possible := !c.kernelQOS && c.Pods == nil && c.Agent == "" && c.Client != harness.ClientWrk && len(cannot) == 0 && len(c.Modes) != 1
+	possible := !c.kernelQOS && c.Agent == "" && c.Client != harness.ClientWrk && len(cannot) == 0 && len(c.Modes) != 1
 	if c.Design == "" {
 		c.Design = colocation.DesignBlocks
 		if asked := c.Starts != 0 || c.StartLength != 0 || c.Turn != 0; possible && (asked || !blocks) {
@@ -63,8 +63,13 @@ func (c Config) switchedDefaults(fault func(format string, args ...any)) Config 
 		if c.NoCheck {
 			fault("--no-check is for --design %s: with %s there is no check before the run", colocation.DesignSwitch, colocation.DesignBlocks)
 		}
-		if slices.Contains(c.Modes, report.Frozen) {
-			fault("mode %s: only --design %s has it", report.Frozen, colocation.DesignSwitch)
+		for _, m := range c.Modes {
+			switch {
+			case m == report.Frozen:
+				fault("mode %s: only --design %s has it", m, colocation.DesignSwitch)
+			case c.Pods != nil && !m.Spec().Cluster:
+				fault("mode %s: on a cluster only --design %s has it", m, colocation.DesignSwitch)
+			}
 		}
 		return c
 	default:
@@ -72,8 +77,8 @@ func (c Config) switchedDefaults(fault func(format string, args ...any)) Config 
 		return c
 	}
 	switch {
-	case c.kernelQOS || c.Pods != nil || c.Agent != "" || c.Client == harness.ClientWrk:
-		fault("--design %s: on a cluster, with --agent and with --client %s the modes cannot be switched: want %s", c.Design, harness.ClientWrk, colocation.DesignBlocks)
+	case c.kernelQOS || c.Agent != "" || c.Client == harness.ClientWrk:
+		fault("--design %s: with --agent and with --client %s the modes cannot be switched: want %s", c.Design, harness.ClientWrk, colocation.DesignBlocks)
 	case len(cannot) > 0:
 		fault("--design %s: modes %s cannot be switched while they run: leave them out, or use --design %s", c.Design, harness.JoinModes(cannot), colocation.DesignBlocks)
 	case len(c.Modes) == 1:
@@ -117,12 +122,12 @@ func (c Config) decides(starts int) string {
 }
 
 // switchModes makes a series of starts of a series of blocks.
-func (b *bench) switchModes(series *harness.Series[report.Mode, colocation.Run], on *machine) {
+func (b *bench) switchModes(series *harness.Series[report.Mode, colocation.Run], on site) {
 	series.Called = "start"
 	series.Cells, series.Tell, series.Decides = []report.Mode{report.Switched}, tellStart, b.decides
 	series.Run = func(ctx context.Context, mode report.Mode, index, start int) (r colocation.Run, err error) {
 		r.Run = report.Run{Index: index, Block: start, Mode: mode, Started: time.Now(), PSICPU: -1}
-		err = on.runSwitched(ctx, &r)
+		err = b.runSwitched(ctx, on, &r)
 		return r, err
 	}
 	if b.UntilResolved {
@@ -136,37 +141,40 @@ type stay struct {
 	round    int
 	mode     report.Mode
 	from, to harness.Reading
+	undone   string // what another program changed of the mode; empty: nothing
 }
 
-// A switcher changes the mode while a load runs. It takes the place of the sampler,
+// A schedule changes the mode while a load runs. It takes the place of the sampler,
 // because the counters have to be read at the changes and not beside them.
-type switcher struct {
-	*harness.Sampler
-	st      *runSetUp
-	freezer *testbed.Freezer
-	seed    uint64 // of the order of the modes
-	fail    context.CancelCauseFunc
-	now     report.ModeSpec
-	turns   []stay
-	err     error
+type schedule struct {
+	harness.Recording
+	b        *bench
+	st       stage
+	switcher turns.Switcher
+	seed     uint64 // of the order of the modes
+	fail     context.CancelCauseFunc
+	turns    []stay
+	err      error
 }
+
+// Capacity returns the number of tested CPUs.
+func (s *schedule) Capacity() int { return s.b.Place.Tested.Len() }
 
 // Run waits for the end of the warm-up, and then changes the mode after each turn. It
 // returns when ctx ends.
-func (s *switcher) Run(ctx context.Context) {
-	s.Mu.Lock()
-	s.Readings = nil
-	s.Mu.Unlock()
+func (s *schedule) Run(ctx context.Context) {
 	if err := s.rounds(ctx); err != nil && ctx.Err() == nil {
 		s.err = err
 		s.fail(err)
 	}
 	<-ctx.Done()
-	_, _ = s.note() // a missing last reading makes the measurement fail
+	if s.err == nil {
+		_, _ = s.note() // a missing last reading makes the measurement fail
+	}
 }
 
-func (s *switcher) rounds(ctx context.Context) error {
-	b := s.st.b
+func (s *schedule) rounds(ctx context.Context) error {
+	b := s.b
 	if _, err := s.note(); err != nil {
 		return err
 	}
@@ -177,117 +185,90 @@ func (s *switcher) rounds(ctx context.Context) error {
 				return err
 			}
 			due = time.Now().Add(b.Turn)
-			if err := s.enter(ctx, mode); err != nil {
+			if err := s.switcher.Enter(ctx, mode); err != nil {
 				return fmt.Errorf("enter mode %s: %w", mode, err)
 			}
-			if err := testbed.Pause(ctx, settleLength); err != nil {
+			if err := testbed.Pause(ctx, settleLength+b.unsure); err != nil {
 				return err
 			}
 			from, err := s.note()
 			if err != nil {
 				return err
 			}
-			s.turns = append(s.turns, stay{round: round + 1, mode: mode, from: from})
+			s.turns = append(s.turns, stay{round: round + 1, mode: mode, from: from.Reading})
 		}
 	}
 	return s.end(ctx, due)
 }
 
 // end waits for the time due, and ends the measured part of the last turn.
-func (s *switcher) end(ctx context.Context, due time.Time) error {
+func (s *schedule) end(ctx context.Context, due time.Time) error {
 	if err := testbed.Pause(ctx, time.Until(due)); err != nil {
 		return err
 	}
 	r, err := s.note()
 	if n := len(s.turns); n > 0 && err == nil {
-		s.turns[n-1].to = r
+		s.turns[n-1].to, s.turns[n-1].undone = r.Reading, r.Undone
 	}
 	return err
 }
 
 // note reads the counters and keeps the reading.
-func (s *switcher) note() (harness.Reading, error) {
-	r, err := s.Reading()
+func (s *schedule) note() (turns.Reading, error) {
+	r, err := s.switcher.Reading()
 	if err == nil {
-		err = s.st.work.Look(r.At)
+		err = s.st.look(r.At)
 	}
 	if err != nil {
 		return r, fmt.Errorf("read the counters at the end of a turn: %w", err)
 	}
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
-	s.Readings = append(s.Readings, r)
+	s.NoPSI = r.NoPSI
+	s.Readings = append(s.Readings, r.Reading)
 	return r, nil
 }
 
-// enter leaves the mode that is in force, and enters another. Without a mode in
-// force, the batch work runs as in mode default.
-func (s *switcher) enter(ctx context.Context, mode report.Mode) error {
-	t, was, b := mode.Spec(), s.now, s.st.b
-	s.now = t
-	if was.Frozen {
-		if err := s.freezer.Freeze(false); err != nil {
-			return err
-		}
-	}
-	if was.Tenon {
-		if err := s.st.agentRunner.Turn(ctx, policy.Config{}); err != nil {
-			return err
-		}
-	}
-	if was.Burstable != t.Burstable {
-		if err := s.st.pods.SetRequest(b.Tree, t.Burstable); err != nil {
-			return err
-		}
-	}
-	switch {
-	case t.Tenon:
-		return s.st.agentRunner.Turn(ctx, policies(s.st.pods, t))
-	case t.Frozen:
-		return s.freezer.Freeze(true)
-	}
-	return nil
-}
-
 // runSwitched measures one start, in which the modes take turns.
-func (b *machine) runSwitched(ctx context.Context, r *colocation.Run) (err error) {
-	set, err := b.setUp(ctx, report.ModeSpec{Mode: report.Switched, Batch: true}, 0)
+func (b *bench) runSwitched(ctx context.Context, on site, r *colocation.Run) (err error) {
+	t := report.ModeSpec{Mode: report.Switched, Batch: true}
+	st, err := on.setUp(ctx, t, 0)
 	if err != nil {
 		return err
 	}
-	defer func() { err = set.close(ctx, err) }()
-	st := set.(*runSetUp) // the site is this machine
-	st.agentRunner = b.TakeTurns(st.pods.Workloads())
-	freezer, err := b.NewFreezer(st.pods.JobPod())
+	defer func() { err = st.close(ctx, err) }()
+	switcher, err := st.switcher(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, freezer.Close()) }()
-	s := &switcher{Sampler: st.sampler, st: st, freezer: freezer, seed: b.Seed + uint64(r.Block)<<32, now: report.Default.Spec()}
+	s := &schedule{b: b, st: st, switcher: switcher, seed: b.Seed + uint64(r.Block)<<32}
 	var loading context.Context
 	loading, s.fail = context.WithCancelCause(ctx)
 	defer s.fail(nil)
 	m, err := harness.Watch(loading, s, st.service(), func(ctx context.Context) (harness.Measurement, error) {
 		order := b.load.InBlock(r.Block)
-		order.Duration += b.Duration / 20 // the changes take time
+		// The changes take time, and each of them waits for an answer of the node.
+		order.Duration += b.Duration/20 + time.Duration(b.rounds()*len(b.Modes))*2*b.unsure
 		m, err := st.send(ctx, order)
 		if err == nil {
 			err = m.EndWarmup(b.Warmup())
 		}
 		return m, err
 	})
-	if s.err != nil {
-		return s.err
+	// The batch work must not stay frozen until the start is cleared away.
+	closed := switcher.Close()
+	switch {
+	case s.err != nil:
+		return errors.Join(s.err, closed)
+	case err != nil || closed != nil:
+		return errors.Join(err, closed)
 	}
-	if err != nil {
+	if err := st.check(ctx, t, m, r); err != nil {
 		return err
 	}
-	if err := freezer.Freeze(false); err != nil {
-		return err
-	}
-	if err := st.check(ctx, report.ModeSpec{Mode: report.Switched}, m, r); err != nil {
-		return err
-	}
+	var faults []string
+	r.Writes, faults = switcher.Report()
+	r.Discard(report.NotItsMode, faults...)
 	if err := st.exitError(); err != nil {
 		r.Discard(report.NotItsMode, err.Error())
 	}
@@ -305,7 +286,7 @@ func (b *machine) runSwitched(ctx context.Context, r *colocation.Run) (err error
 // fillWindows adds the windows of the turns to a run. A start is void if half of its
 // rounds or more do not count. What the service failed is an outcome of single modes,
 // and does not void the start.
-func (b *machine) fillWindows(r *colocation.Run, st *runSetUp, turns []stay, m harness.Measurement) {
+func (b *bench) fillWindows(r *colocation.Run, st stage, turns []stay, m harness.Measurement) {
 	if r.Cause == report.Failed {
 		r.Warnings = append(r.Warnings, r.Void...)
 		r.Void, r.Cause = nil, report.NotVoid
@@ -337,7 +318,7 @@ func (b *machine) fillWindows(r *colocation.Run, st *runSetUp, turns []stay, m h
 }
 
 // window returns the measured part of a turn.
-func (b *machine) window(start int, st *runSetUp, t stay, m harness.Measurement) (colocation.Window, error) {
+func (b *bench) window(start int, st stage, t stay, m harness.Measurement) (colocation.Window, error) {
 	w := colocation.Window{Run: report.Run{Block: start, Mode: t.mode, Started: t.from.At, PSICPU: -1}, Round: t.round}
 	if t.to.At.IsZero() {
 		return w, errors.New("the turn has no end")
@@ -354,6 +335,9 @@ func (b *machine) window(start int, st *runSetUp, t stay, m harness.Measurement)
 	harness.Fill(&w.Run, part)
 	if failed := part.Client.Errors.Total(); failed > 0 {
 		w.Discard(report.Failed, fmt.Sprintf("%d requests failed", failed))
+	}
+	if t.undone != "" {
+		w.Discard(report.NotItsMode, t.undone)
 	}
 	if part.Client.DependsOnStalls() {
 		w.Discard(report.Disturbed, fmt.Sprintf("the client itself did not run for %.1f %% of the requests: P90 is %s with them, and %s without",

@@ -46,10 +46,27 @@ func TestTheDesignFollowsTheModes(t *testing.T) {
 		"kernel-qos":                   {Config{kernelQOS: true}, blocks},
 		"blocks of switchable modes":   {Config{Modes: []report.Mode{report.Default, report.Tenon}, Design: blocks}, blocks},
 		"until the claims are decided": {Config{UntilResolved: true}, switched},
+		"a cluster":                    {Config{Pods: &Pods{}}, switched},
+		"a cluster and its own modes":  {Config{Pods: &Pods{}, Modes: []report.Mode{report.Default, report.Tenon65}}, blocks},
+		"blocks of a cluster":          {Config{Pods: &Pods{}, Setting: testbed.Setting{Blocks: 3}}, blocks},
+		"wrk on a cluster":             {Config{Pods: &Pods{}, Client: harness.ClientWrk}, blocks},
+		"requests of three sizes":      {Config{Modes: []report.Mode{report.BurstableEighth, report.BurstableHalf, report.BurstableFull}}, switched},
 	} {
 		got, err := c.c.WithDefaults()
 		if err != nil || got.Design != c.want {
 			t.Errorf("%s: design %q, error %v, want %q", name, got.Design, err, c.want)
+		}
+	}
+	for name, c := range map[string]struct {
+		c    Config
+		want []report.Mode
+	}{
+		"switched":            {Config{Pods: &Pods{}}, SwitchedModes},
+		"in blocks":           {Config{Pods: &Pods{}, Design: blocks}, PodModes},
+		"in blocks of length": {Config{Pods: &Pods{}, Duration: time.Second}, PodModes},
+	} {
+		if got, err := c.c.WithDefaults(); err != nil || !slices.Equal(got.Modes, c.want) {
+			t.Errorf("on a cluster, %s: modes %v, error %v, want %v", name, got.Modes, err, c.want)
 		}
 	}
 	c, err := Config{}.WithDefaults()
@@ -70,6 +87,8 @@ func TestADesignRefusesSettingsOfTheOther(t *testing.T) {
 		"blocks of starts":     {Config{Design: switched, Setting: testbed.Setting{Blocks: 3}}, "--blocks and --duration are for --design blocks"},
 		"starts of blocks":     {Config{Design: blocks, Starts: 3}, "--starts, --start-length and --turn are for --design switch"},
 		"frozen in a block":    {Config{Design: blocks, Modes: []report.Mode{report.Frozen, report.Tenon}}, "mode frozen: only --design switch has it"},
+		"requests in pods":     {Config{Design: blocks, Pods: &Pods{}, Modes: []report.Mode{report.Default, report.Burstable}}, "mode burstable: on a cluster only --design switch has it"},
+		"wrk in turns":         {Config{Design: switched, Pods: &Pods{}, Client: harness.ClientWrk}, "with --client wrk the modes cannot be switched"},
 		"exclusive for a turn": {Config{Design: switched, Modes: []report.Mode{report.Exclusive, report.Tenon}}, "modes exclusive cannot be switched"},
 		"one mode":             {Config{Design: switched, Modes: []report.Mode{report.Tenon}}, "want two modes or more"},
 		"short turns":          {Config{Turn: time.Millisecond}, "--turn 1ms: want 1s or more"},
