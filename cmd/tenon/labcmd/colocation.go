@@ -41,6 +41,7 @@ func NewColocation(f Frame) *cobra.Command {
 		Example: `  sudo tenon lab colocation
   sudo tenon lab colocation --modes frozen,default,tenon --starts 4
   sudo tenon lab colocation --design blocks
+  sudo tenon lab colocation --campaign --service redis --out redis
   sudo tenon lab colocation --modes exclusive,default,tenon --blocks 2 --duration 3s
   sudo tenon lab colocation --until-resolved --max-time 90m --seed 7
   sudo tenon lab colocation --agent --modes exclusive,default-65,tenon-65
@@ -99,7 +100,8 @@ func NewColocation(f Frame) *cobra.Command {
 func designFlags(cmd *cobra.Command, c *run.Config, design *string) {
 	flags := cmd.Flags()
 	flags.StringVar(design, "design", "", "switch: modes take turns while nginx and ffmpeg run; blocks: both start anew for each mode (default: switch where it is possible)")
-	flags.IntVar(&c.Starts, "starts", 0, "with --design switch, how often nginx and ffmpeg start (default 12; with --until-resolved at most 12)")
+	flags.BoolVar(&c.Campaign, "campaign", false, "run the modes "+harness.JoinModes(run.CampaignModes)+" in turns for an hour, unless --modes, --starts or --start-length say otherwise")
+	flags.IntVar(&c.Starts, "starts", 0, "with --design switch, how often nginx and ffmpeg start (default 12); with --until-resolved the most, and the verdicts are looked at after each third")
 	flags.DurationVar(&c.StartLength, "start-length", 0, "with --design switch, the length of all turns of a start (default 40s)")
 	flags.DurationVar(&c.Turn, "turn", 0, "with --design switch, how long a mode lasts (default 1s)")
 	flags.BoolVar(&c.NoCheck, "no-check", false, "with --design switch, do not check first, for ten seconds, what can be decided on this machine")
@@ -120,7 +122,7 @@ kernel-qos):
 Another baseline and another control, if they are named:
 
 ` + harness.ModeHelp(run.NamedModes) + `
-CPU requests of three sizes, if they are named:
+CPU requests of three sizes, if they are named or with --campaign:
 
 ` + harness.ModeHelp(run.SizedModes) + `
 Modes without cgroups, if they are named:

@@ -23,7 +23,7 @@ var switchedModes = []report.Mode{report.Frozen, report.Default, report.Burstabl
 // inventSwitched returns an experiment that ended as planned.
 func inventSwitched(starts int, modes ...report.Mode) Experiment {
 	e := inventExperiment(starts, modes...)
-	e.Looks, e.Ended, e.Duration = stat.StartLooks(starts), report.EndPlanned, time.Duration(10*len(modes))*time.Second
+	e.Looks, e.Ended, e.Duration = stat.StartLooks(starts, false), report.EndPlanned, time.Duration(10*len(modes))*time.Second
 	e.Design, e.Turn, e.Settle = DesignSwitch, time.Second, 200*time.Millisecond
 	return e
 }
@@ -199,7 +199,7 @@ func TestAStartThatIsRepeatedCountsOnce(t *testing.T) {
 
 func TestSwitchedModesEndAtALook(t *testing.T) {
 	e := inventSwitched(12, switchedModes...)
-	e.Looks, e.Ended = stat.StartLooks(0), ""
+	e.Looks, e.Ended = stat.StartLooks(0, true), ""
 	runs := switchedRuns(t, e, in(report.Burstable, func(w *Window) { w.RunDelay *= 48 }))
 	for starts, want := range map[int]bool{3: false, 4: true, 5: false, 8: true, 12: true} {
 		if got := AnalyseSwitched(e, runs[:starts]).IsResolved(); got != want {

@@ -23,9 +23,6 @@ type Rounds map[int][]float64
 // modes is wrong, over all looks together.
 const RatioError = 0.05
 
-// startLooks are the looks of an experiment of switched modes that may end early.
-var startLooks = []int{4, 8, 12}
-
 // LeastStarts and LeastRounds are the fewest starts, and the fewest rounds of all
 // starts together, from which a verdict is possible.
 const (
@@ -38,13 +35,20 @@ const (
 const Starts = 12
 
 // StartLooks returns the numbers of starts at which verdicts are given. They are
-// fixed before the first start: one look after all starts, or the looks of an
-// experiment that ends when every question is decided.
-func StartLooks(starts int) []int {
-	if starts > 0 {
-		return []int{starts}
+// fixed before the first start: one look after all starts or, if the experiment ends
+// early when every question is decided, a look after each third of them. A look from
+// which no verdict is possible is none. 0 stands for the default of starts.
+func StartLooks(starts int, early bool) []int {
+	if starts == 0 {
+		starts = Starts
 	}
-	return slices.Clone(startLooks)
+	var looks []int
+	for third := 1; third < 3 && early; third++ {
+		if look := starts * third / 3; look >= LeastStarts {
+			looks = append(looks, look)
+		}
+	}
+	return append(looks, starts)
 }
 
 const (

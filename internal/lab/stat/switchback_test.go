@@ -3,6 +3,7 @@ package stat
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -117,7 +118,7 @@ func TestAnswersAboutSwitchedModesAreRarelyFalse(t *testing.T) {
 // TestALookAtEachPlannedNumberIsRarelyFalse stops an experiment at the first look
 // that decides, as an experiment does that ends when its questions are decided.
 func TestALookAtEachPlannedNumberIsRarelyFalse(t *testing.T) {
-	looks := StartLooks(0)
+	looks := StartLooks(0, true)
 	for seed, c := range []struct {
 		q     Question
 		truth float64
@@ -133,6 +134,16 @@ func TestALookAtEachPlannedNumberIsRarelyFalse(t *testing.T) {
 		})
 		if got > falseMost {
 			t.Errorf("%v: a false answer at one of the looks in %.1f %% of the experiments", c.q, 100*got)
+		}
+	}
+}
+
+func TestLooksAreFixedBefore(t *testing.T) {
+	for starts, want := range map[int][2][]int{
+		0: {{12}, {4, 8, 12}}, 45: {{45}, {15, 30, 45}}, 6: {{6}, {4, 6}}, 4: {{4}, {4}}, 1: {{1}, {1}},
+	} {
+		if all, early := StartLooks(starts, false), StartLooks(starts, true); !slices.Equal(all, want[0]) || !slices.Equal(early, want[1]) {
+			t.Errorf("%d starts: looks %v, and %v if it may end early; want %v", starts, all, early, want)
 		}
 	}
 }

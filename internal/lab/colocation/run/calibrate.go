@@ -46,7 +46,7 @@ func (b *bench) calibrate(ctx context.Context, s site) (lines []string, err erro
 		SoloFramesPerSecond: frames, SoloCPU: cpus, Calibration: lines,
 	}, Skipped: b.skipped}
 	if b.switches() {
-		b.record.Looks = stat.StartLooks(b.Blocks)
+		b.record.Looks = stat.StartLooks(b.Blocks, b.UntilResolved)
 		b.record.Design, b.record.Turn, b.record.Settle = b.Design, b.Turn, settleLength+b.unsure
 	}
 	s.describe(&b.record)

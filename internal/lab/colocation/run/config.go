@@ -29,8 +29,11 @@ type Config struct {
 	StartLength time.Duration // with switch, the length of all turns of a start (default: 40 s)
 	Turn        time.Duration // with switch, how long a mode lasts (default: 1 s)
 	NoCheck     bool          // with switch, does not check first what can be decided on the machine
-	LeaveOut    bool          // leaves out those Modes whose mechanism the node does not have
-	Duration    time.Duration // of the measured part of a run (default: 10 s, and in kernel-qos 5 s)
+	// Campaign changes the defaults to those of an experiment that is published: modes
+	// with requests of three sizes, and an hour.
+	Campaign bool
+	LeaveOut bool          // leaves out those Modes whose mechanism the node does not have
+	Duration time.Duration // of the measured part of a run (default: 10 s, and in kernel-qos 5 s)
 	// UntilResolved adds blocks until all claims have final verdicts. The
 	// experiment ends at the latest when MaxTime has passed.
 	UntilResolved bool

@@ -28,6 +28,10 @@ var NamedModes = []report.Mode{report.ExclusiveAwake, report.Frozen, report.Teno
 // names them.
 var SizedModes = []report.Mode{report.BurstableEighth, report.BurstableHalf, report.BurstableFull}
 
+// CampaignModes lists the modes of a campaign, which are switched: everything that a
+// cluster can do with batch work, and the service alone.
+var CampaignModes = slices.Concat([]report.Mode{report.Frozen, report.Default}, SizedModes, []report.Mode{report.Tenon})
+
 // PublishedModes lists the modes of the published experiment: the baseline, twice, the
 // control at the CPU use of the third mode, and the third mode with both ways of CPU
 // suppress.

@@ -28,6 +28,8 @@ const (
 	// the turn before are answered meanwhile.
 	settleLength = 200 * time.Millisecond
 	switchWarmup = 3 * time.Second
+	// A campaign takes an hour: 45 starts of twelve rounds of CampaignModes.
+	campaignStarts, campaignLength = 45, 72 * time.Second
 	// jiffy is the unit in which the kernel counts steal time.
 	jiffy = 10 * time.Millisecond
 )
@@ -45,6 +47,13 @@ func canSwitch(m report.Mode) bool {
 // defaults of that design. Without --design, modes are switched if all of them can
 // be switched, and if no setting of blocks was given.
 func (c Config) switchedDefaults(fault func(format string, args ...any)) Config {
+	if c.Campaign {
+		c.Design = cmp.Or(c.Design, colocation.DesignSwitch)
+		c.Starts, c.StartLength = cmp.Or(c.Starts, campaignStarts), cmp.Or(c.StartLength, campaignLength)
+		if len(c.Modes) == 0 {
+			c.Modes = CampaignModes
+		}
+	}
 	cannot := slices.DeleteFunc(slices.Clone(c.Modes), canSwitch)
 	blocks := c.Blocks != 0 || c.Duration != 0
 	possible := !c.kernelQOS && c.Agent == "" && c.Client != harness.ClientWrk && len(cannot) == 0 && len(c.Modes) != 1
@@ -58,7 +67,7 @@ func (c Config) switchedDefaults(fault func(format string, args ...any)) Config 
 	case colocation.DesignSwitch:
 	case colocation.DesignBlocks:
 		if c.Starts != 0 || c.StartLength != 0 || c.Turn != 0 {
-			fault("--starts, --start-length and --turn are for --design %s", colocation.DesignSwitch)
+			fault("--campaign, --starts, --start-length and --turn are for --design %s", colocation.DesignSwitch)
 		}
 		if c.NoCheck {
 			fault("--no-check is for --design %s: with %s there is no check before the run", colocation.DesignSwitch, colocation.DesignBlocks)

@@ -69,6 +69,13 @@ func TestTheDesignFollowsTheModes(t *testing.T) {
 			t.Errorf("on a cluster, %s: modes %v, error %v, want %v", name, got.Modes, err, c.want)
 		}
 	}
+	for _, pods := range []*Pods{nil, {}} {
+		c, err := Config{Campaign: true, Pods: pods}.WithDefaults()
+		whole := time.Duration(c.Blocks) * (c.Duration + c.Warmup() + 2*time.Second)
+		if err != nil || c.Design != switched || !slices.Equal(c.Modes, CampaignModes) || whole < 55*time.Minute || whole > time.Hour {
+			t.Errorf("a campaign has design %s and modes %v, and takes %v; error %v", c.Design, c.Modes, whole, err)
+		}
+	}
 	c, err := Config{}.WithDefaults()
 	if err != nil || c.Blocks != 12 || c.Duration != 40*time.Second || c.Warmup() != 3*time.Second || c.rounds() != 10 {
 		t.Errorf("%d starts of %v after %v, error %v", c.Blocks, c.Duration, c.Warmup(), err)
@@ -85,7 +92,7 @@ func TestADesignRefusesSettingsOfTheOther(t *testing.T) {
 		want string
 	}{
 		"blocks of starts":     {Config{Design: switched, Setting: testbed.Setting{Blocks: 3}}, "--blocks and --duration are for --design blocks"},
-		"starts of blocks":     {Config{Design: blocks, Starts: 3}, "--starts, --start-length and --turn are for --design switch"},
+		"starts of blocks":     {Config{Design: blocks, Starts: 3}, "--campaign, --starts, --start-length and --turn are for --design switch"},
 		"frozen in a block":    {Config{Design: blocks, Modes: []report.Mode{report.Frozen, report.Tenon}}, "mode frozen: only --design switch has it"},
 		"requests in pods":     {Config{Design: blocks, Pods: &Pods{}, Modes: []report.Mode{report.Default, report.Burstable}}, "mode burstable: on a cluster only --design switch has it"},
 		"wrk in turns":         {Config{Design: switched, Pods: &Pods{}, Client: harness.ClientWrk}, "with --client wrk the modes cannot be switched"},
