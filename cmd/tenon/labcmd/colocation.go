@@ -3,10 +3,12 @@ package labcmd
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"tenon.sh/tenon/cmd/tenon/labflag"
 	"tenon.sh/tenon/internal/lab/colocation"
@@ -21,7 +23,7 @@ import (
 // NewColocation returns the command tenon lab colocation.
 func NewColocation(f Frame) *cobra.Command {
 	var c run.Config
-	var modes, design string
+	var modes, design, resume string
 	load := labflag.Load{Percent: 30}
 	var outside bool
 	var k run.Pods
@@ -42,6 +44,7 @@ func NewColocation(f Frame) *cobra.Command {
   sudo tenon lab colocation --modes frozen,default,tenon --starts 4
   sudo tenon lab colocation --design blocks
   sudo tenon lab colocation --campaign --service redis --out redis
+  sudo tenon lab colocation --resume redis
   sudo tenon lab colocation --modes exclusive,default,tenon --blocks 2 --duration 3s
   sudo tenon lab colocation --until-resolved --max-time 90m --seed 7
   sudo tenon lab colocation --agent --modes exclusive,default-65,tenon-65
@@ -53,6 +56,12 @@ func NewColocation(f Frame) *cobra.Command {
   tenon lab colocation --kubernetes --node worker-1 --blocks 10`,
 		Args: f.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if resume != "" {
+				if err := asRecorded(cmd, resume); err != nil {
+					return f.Usage(fmt.Errorf("--resume %s: %w", resume, err))
+				}
+				c.Resume = true
+			}
 			var err error
 			known := run.Modes
 			if on.On {
@@ -84,6 +93,8 @@ func NewColocation(f Frame) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&modes, "modes", "all", "modes to run, separated by commas; all, or published for those of the published experiment")
 	designFlags(cmd, &c, &design)
+	flags.StringVar(&resume, "resume", "", "directory of an experiment with --design switch that was stopped: run the rest of it, with the flags that it began with")
+	_ = cmd.MarkFlagDirname("resume") // fails only if the flag does not exist
 	flags.IntVar(&c.Blocks, "blocks", 0, "with --design blocks, how often every mode runs (default 12, the fewest for a verdict; with --until-resolved no bound)")
 	flags.DurationVar(&c.Duration, "duration", 10*time.Second, "with --design blocks, length of the measured part of a run")
 	flags.DurationVar(&c.MaxTime, "max-time", 0, "start no block that would end later than this")
@@ -107,6 +118,31 @@ func designFlags(cmd *cobra.Command, c *run.Config, design *string) {
 	flags.BoolVar(&c.NoCheck, "no-check", false, "with --design switch, do not check first, for ten seconds, what can be decided on this machine")
 	labflag.Complete(cmd, "design", string(colocation.DesignSwitch), string(colocation.DesignBlocks))
 	labflag.NoValues(cmd, "starts", "start-length", "turn")
+}
+
+// asRecorded gives the command the flags with which the experiment in dir began.
+func asRecorded(cmd *cobra.Command, dir string) error {
+	var other string
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if f.Name != "resume" && f.Name != "state-dir" && f.Name != "output" {
+			other = f.Name
+		}
+	})
+	if other != "" {
+		return fmt.Errorf("the flags are those with which the experiment began: leave out --%s", other)
+	}
+	e, _, err := report.Read[colocation.Experiment](dir, colocation.Kind)
+	if err != nil {
+		return err
+	}
+	i := slices.Index(e.Command, cmd.Name())
+	if i < 1 || e.Command[i-1] != "lab" {
+		return fmt.Errorf("it was begun by %.300q: want tenon lab %s", e.Command, cmd.Name())
+	}
+	if err := cmd.Flags().Parse(e.Command[i+1:]); err != nil {
+		return err
+	}
+	return cmd.Flags().Set("out", dir)
 }
 
 // colocationHelp describes the experiment and its modes.
@@ -157,7 +193,10 @@ the pods, and knows exclusive, exclusive-aa, exclusive-warm, default,
 default-65, tenon, tenon-65, slo-aware and slo-aware-quota. While it runs,
 entries named tenon-lab in Tenon's ConfigMap switch Tenon's strategies on the
 tested node, and nowhere else. Pods and entries are taken away at the end, and
-what a killed run left by the next.`
+what a killed run left by the next.
+
+--resume DIR runs the rest of an experiment in turns that was stopped, by Ctrl-C
+or in another way, with the flags, the order and the load that it began with.`
 }
 
 // notZero maps flags to their accepted values. The default of these flags is not zero.

@@ -16,7 +16,7 @@ var groups = []struct {
 }{
 	{title: "Workload"},
 	{"Machine", []string{"cpus", "client-cpus", "max-steal", "max-foreign", "no-check", "state-dir"}},
-	{"Statistics", []string{"blocks", "campaign", "design", "margin", "max-time", "no-retry", "seed", "start-length", "starts", "turn", "until-resolved"}},
+	{"Statistics", []string{"blocks", "campaign", "design", "margin", "max-time", "no-retry", "resume", "seed", "start-length", "starts", "turn", "until-resolved"}},
 	{"Cluster", []string{"kubernetes", "node", "context", "namespace", "config-map", "image", "nginx-image", "ffmpeg-image", "pi-image", "node-port"}},
 	{"Result", []string{"out", "help"}},
 }

@@ -53,6 +53,10 @@ type Series[C, R any] struct {
 	Decides func(blocks int) string
 	// Called is what a block is called; the default is "block".
 	Called string
+	// Resumed are the records of an experiment that was stopped and goes on. From is its
+	// first block that is still to run; 0: the first.
+	Resumed []R
+	From    int
 	// InOrder runs the cells of each block in the given order instead of a
 	// random one.
 	InOrder bool
@@ -83,6 +87,7 @@ func (s *Series[C, R]) Conduct(ctx context.Context) (Outcome, error) {
 	if s.Most > 0 {
 		s.end = time.Now().Add(s.Most)
 	}
+	s.records = slices.Clone(s.Resumed)
 	err := s.begin(ctx)
 	if err == nil {
 		var end report.End
@@ -158,7 +163,10 @@ func (s *Series[C, R]) runBlocks(ctx context.Context) (report.End, error) {
 	for _, l := range s.plan() {
 		s.Site.Status.Keep("%s", l)
 	}
-	for block := 1; s.Blocks == 0 || block <= s.Blocks; block++ {
+	if s.From > 1 {
+		s.Site.Status.Keep("goes on after %s", s.blocks(s.From-1))
+	}
+	for block := max(s.From, 1); s.Blocks == 0 || block <= s.Blocks; block++ {
 		if left := time.Until(s.end); !s.end.IsZero() && left < s.time.remaining(len(s.Cells), s.First) {
 			s.Site.Status.Keep("stopped after %s: another one does not fit into the time", s.blocks(block-1))
 			return report.EndTime, nil

@@ -30,6 +30,8 @@ type Setting struct {
 	StealPercent float64
 
 	Out string // directory of the results (default: ./tenon-lab-TIME)
+	// Resume says that Out has an experiment that was stopped, and goes on.
+	Resume bool
 	// Claimed is called when Out has become the directory of this experiment,
 	// after the set-up and before anything is measured. It may be nil.
 	Claimed  func() error
@@ -57,7 +59,7 @@ func (s Setting) OrDefaults(fault func(format string, args ...any)) Setting {
 	if s.Out == "" {
 		s.Out = "tenon-lab-" + time.Now().Format("20060102-150405")
 	}
-	if err := archive.CheckFree(s.Out); err != nil {
+	if err := archive.CheckFree(s.Out); err != nil && !s.Resume {
 		fault("--out %s: %w", s.Out, err)
 	}
 	if allowed, err := task.Affinity(0); err != nil {
@@ -111,8 +113,12 @@ func CheckVoidPercent(flag string, percent float64, fault func(format string, ar
 const VoidPercents = "more than 0 and at most 100 percent"
 
 // Claim makes the directory of the results. If the directory has results
-// already, or if Claimed fails, it returns an error.
+// already, or if Claimed fails, it returns an error. The directory of an experiment
+// that goes on is that of the experiment.
 func (s Setting) Claim() error {
+	if s.Resume {
+		return nil
+	}
 	if err := archive.Claim(s.Out); err != nil {
 		return fmt.Errorf("--out %s: %w", s.Out, err)
 	}

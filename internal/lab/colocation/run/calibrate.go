@@ -22,6 +22,9 @@ func (b *bench) calibrate(ctx context.Context, s site) (lines []string, err erro
 	if err := s.prepare(ctx); err != nil {
 		return nil, err
 	}
+	if b.Resume {
+		return nil, b.takeUp(s)
+	}
 	b.Status.Now("calibrating: the offered rate")
 	ls, lines, err := b.calibrateRate(ctx, s)
 	if err != nil {

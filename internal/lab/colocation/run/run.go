@@ -85,6 +85,8 @@ type bench struct {
 	// modes are switched.
 	unsure time.Duration
 
+	before stopped // zero: the experiment begins
+
 	load   harness.LoadSpec
 	pacer  pacer
 	record colocation.Experiment
@@ -109,11 +111,18 @@ func Run(ctx context.Context, c Config) (harness.Outcome, error) {
 	if err != nil {
 		return harness.Outcome{}, err
 	}
+	var before stopped
+	if c.Resume {
+		if before, err = readStopped(c); err != nil {
+			return harness.Outcome{}, err
+		}
+	}
 	s, err := harness.Enter(ctx, c, c.Pods != nil, enterMachine, enterPods)
 	if err != nil {
 		return harness.Outcome{}, err
 	}
 	b := s.common()
+	b.before = before
 	b.load = harness.LoadSpec{URL: s.target(), Duration: b.Duration, Warmup: b.Warmup(), Seed: b.Seed, Connections: b.connections()}
 	series := &harness.Series[report.Mode, colocation.Run]{
 		Site: b.Site, Cells: b.Modes, Blocks: b.Blocks, Most: b.MaxTime, First: b.Duration + b.Warmup() + s.overhead(), Tell: tell, Open: c.open,
@@ -132,6 +141,7 @@ func Run(ctx context.Context, c Config) (harness.Outcome, error) {
 		Save:    func(r colocation.Run) error { return report.SaveRun(b.Out, &r) },
 		Void:    func(r colocation.Run) []string { return r.Void },
 		Decides: func(blocks int) string { return harness.Decides(blocks, "--blocks, or --until-resolved") },
+		Resumed: before.runs, From: before.next(),
 	}
 	analyse := colocation.Analyse
 	if c.kernelQOS {

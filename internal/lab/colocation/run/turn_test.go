@@ -25,6 +25,7 @@ var inTurns = []string{
 	"TestAKilledLabLeavesNothingFrozen",
 	"TestAnInterruptWhileFrozenLeavesNothing",
 	"TestAFullDiskLeavesNothing",
+	"TestAStoppedExperimentGoesOn",
 }
 
 func inTurn(t *testing.T) {
