@@ -242,6 +242,23 @@ func TestThePageSaysWhatDecides(t *testing.T) {
 	}
 }
 
+// TestEachSizeOfRequestsHasItsSentence lets the service wait beside requests of each
+// size.
+func TestEachSizeOfRequestsHasItsSentence(t *testing.T) {
+	for mode, want := range map[report.Mode]string{
+		report.BurstableEighth: "With CPU requests for the batch pod of an eighth of those of nginx, nginx waited ",
+		report.BurstableHalf:   "With CPU requests for the batch pod of half of those of nginx, nginx waited ",
+		report.BurstableFull:   "With CPU requests for the batch pod of the size of those of nginx, nginx waited ",
+		report.Burstable:       "With CPU requests for the batch pod nginx waited ",
+	} {
+		e := inventSwitched(12, mode, report.Tenon)
+		s := AnalyseSwitched(e, switchedRuns(t, e, in(mode, func(w *Window) { w.RunDelay *= 48 })))
+		if list := s.Page().Short.Items; len(list) == 0 || !strings.HasPrefix(list[len(list)-1], want+"at least ") {
+			t.Errorf("%s: %q, want %q", mode, list, want)
+		}
+	}
+}
+
 // TestCarryOverIsSeen lets something of the mode before remain in the first half of
 // each window.
 func TestCarryOverIsSeen(t *testing.T) {
