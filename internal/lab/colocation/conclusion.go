@@ -43,6 +43,9 @@ type Conclusion struct {
 	Claim    string       `json:"claim,omitempty"`
 	Verdict  stat.Verdict `json:"verdict,omitempty"`
 	Hindered Hindrance    `json:"hindered,omitempty"`
+	// Eighths is the CPU request of the batch pod, in eighths of that of the service. It
+	// is 0 for the other subjects.
+	Eighths int `json:"request_eighths,omitempty"`
 	// Amount is the work that was done in Seconds: frames, or with other batch work
 	// the seconds that it takes for as much work alone.
 	Amount  report.Number `json:"amount,omitempty"`
@@ -63,16 +66,17 @@ func (s *Switched) concluded() []Conclusion {
 	}
 	for _, c := range s.Questions {
 		var about Subject
+		var eighths int
 		switch {
 		case c.Of == report.Tenon && c.To == report.Frozen && c.Measure == report.P90.Key:
 			about = AboutAlone
-		case c.Of == report.Burstable && c.To == report.Tenon && c.Measure == report.WaitingTime.Key:
-			about = AboutRequests
+		case c.Of.Spec().Eighths > 0 && c.To == report.Tenon && c.Measure == report.WaitingTime.Key:
+			about, eighths = AboutRequests, c.Of.Spec().Eighths
 		default:
 			continue
 		}
 		list = append(list, Conclusion{
-			About: about, Says: c.says(), Claim: c.Name, Verdict: c.Verdict, Hindered: c.Hindered,
+			About: about, Says: c.says(), Claim: c.Name, Verdict: c.Verdict, Hindered: c.Hindered, Eighths: eighths,
 			Estimate: c.Effect.Ratio, Lower: c.Effect.Lower, Upper: c.Effect.Upper, Error: c.Effect.Error,
 		})
 	}
@@ -118,6 +122,10 @@ func (c SwitchedClaim) says() Saying {
 	return AtLeast
 }
 
+// requestWords are the words for CPU requests of other sizes than in mode burstable, in
+// eighths of those of the service.
+var requestWords = map[int]string{1: "an eighth of", 4: "half of", 8: "the size of"}
+
 // sentence says a conclusion. A number in it is the bound that the claim has: it is
 // rounded so that the sentence stays true.
 func (s *Switched) sentence(c Conclusion) string {
@@ -142,14 +150,17 @@ func (s *Switched) sentence(c Conclusion) string {
 		}
 		return fmt.Sprintf("Did 90 of 100 answers take longer under Tenon %s? %s", alone, s.untold(c))
 	case AboutRequests:
-		const requests = "With CPU requests for the batch pod"
+		requests := "With CPU requests for the batch pod"
+		if size, named := requestWords[c.Eighths]; named {
+			requests += fmt.Sprintf(" of %s those of %s,", size, service)
+		}
 		switch c.Says {
 		case AtLeast:
 			return fmt.Sprintf("%s %s would have waited at least %s times as long for its CPU as under Tenon%s.", requests, service, tenths(float64(c.Lower), math.Floor), spanText(c))
 		case NotShown:
 			return fmt.Sprintf("%s %s is not shown to wait longer for its CPU than under Tenon%s.", requests, service, spanText(c))
 		}
-		return fmt.Sprintf("%s, would %s have waited longer for its CPU than under Tenon? %s", requests, service, s.untold(c))
+		return fmt.Sprintf("%s, would %s have waited longer for its CPU than under Tenon? %s", strings.TrimSuffix(requests, ","), service, s.untold(c))
 	}
 	return ""
 }

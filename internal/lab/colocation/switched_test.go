@@ -246,10 +246,10 @@ func TestThePageSaysWhatDecides(t *testing.T) {
 // size.
 func TestEachSizeOfRequestsHasItsSentence(t *testing.T) {
 	for mode, want := range map[report.Mode]string{
-		report.BurstableEighth: "With CPU requests for the batch pod of an eighth of those of nginx, nginx waited ",
-		report.BurstableHalf:   "With CPU requests for the batch pod of half of those of nginx, nginx waited ",
-		report.BurstableFull:   "With CPU requests for the batch pod of the size of those of nginx, nginx waited ",
-		report.Burstable:       "With CPU requests for the batch pod nginx waited ",
+		report.BurstableEighth: "With CPU requests for the batch pod of an eighth of those of nginx, nginx would have waited ",
+		report.BurstableHalf:   "With CPU requests for the batch pod of half of those of nginx, nginx would have waited ",
+		report.BurstableFull:   "With CPU requests for the batch pod of the size of those of nginx, nginx would have waited ",
+		report.Burstable:       "With CPU requests for the batch pod nginx would have waited ",
 	} {
 		e := inventSwitched(12, mode, report.Tenon)
 		s := AnalyseSwitched(e, switchedRuns(t, e, in(mode, func(w *Window) { w.RunDelay *= 48 })))
