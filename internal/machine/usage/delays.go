@@ -19,7 +19,8 @@ import (
 // those for which it waited longest. The names of all pairs would be most of a
 // snapshot and of its record. For a waiter with an objective, the one that makes it
 // wait now may be none of those for which it waited longest until now: such a waiter
-// has namedForObjective.
+// has namedForObjective. If there are still more, these are the runners for which it
+// waited longest lately. The others count together, as the rest of their class.
 const namedRunners, namedForObjective = 8, 64
 
 // A counter measures run-queue delays by slots. Package rqdelay implements it.
@@ -49,13 +50,21 @@ type Delays struct {
 	now        rqdelay.Reading
 	containers [rqdelay.Slots][]container // by the slot of the waiter; listWaits reuses this memory
 	here       [rqdelay.Slots]bool        // the slots of the workloads in the snapshot
+	// recent holds the last waits of each waiter that has more runners than names, by the
+	// slot of the runner.
+	recent map[rqdelay.Slot]map[rqdelay.Slot]recentWaits
 }
 
 // A container is a part of one waiter's waits: those that one runner caused.
 type container struct {
 	runner rqdelay.Slot
 	time   time.Duration
+	lately time.Duration // see recentWaits; 0 unless the runners are ranked by it
 }
+
+// recentWaits are the waits for one runner: total at the last reading, and their growth in
+// the last readings, of which an older one counts for less.
+type recentWaits struct{ total, lately time.Duration }
 
 // NewDelays returns the delays of a node. tree holds the node's cgroups. If
 // there are no usable ones, tree is nil and noTree is the reason.
@@ -92,7 +101,7 @@ func (d *Delays) start(c counter) (<-chan Delayed, error) {
 	if d.counter != nil {
 		return nil, errors.Join(errors.New("run-queue delays are counted already"), c.Close())
 	}
-	d.counter, d.why, d.stale, d.slotTable, d.now = c, nil, true, newSlotTable(), rqdelay.Reading{}
+	d.counter, d.why, d.stale, d.slotTable, d.now, d.recent = c, nil, true, newSlotTable(), rqdelay.Reading{}, nil
 	alarms := make(chan Delayed, alarmsKept)
 	go d.forward(c.Events(), alarms)
 	return alarms, nil
@@ -210,7 +219,7 @@ func (d *Delays) ranOn(slot rqdelay.Slot, t node.Topology) map[unit.CPU]time.Dur
 func (d *Delays) listWaits(names map[rqdelay.Slot]int) []node.Wait {
 	for pair, t := range d.now.Waits {
 		if t -= d.base.Waits[pair]; t > 0 && d.names[pair.Waiter] != "" && d.names[pair.Runner] != "" {
-			d.containers[pair.Waiter] = append(d.containers[pair.Waiter], container{pair.Runner, t})
+			d.containers[pair.Waiter] = append(d.containers[pair.Waiter], container{runner: pair.Runner, time: t})
 		}
 	}
 	var all []node.Wait
@@ -218,8 +227,11 @@ func (d *Delays) listWaits(names map[rqdelay.Slot]int) []node.Wait {
 		waiter := rqdelay.Slot(slot)
 		parts := d.containers[slot]
 		d.containers[slot] = parts[:0]
+		if names[waiter] > 0 {
+			d.rank(waiter, parts, names[waiter])
+		}
 		slices.SortFunc(parts, func(a, b container) int {
-			return cmp.Or(cmp.Compare(b.time, a.time), cmp.Compare(a.runner, b.runner))
+			return cmp.Or(cmp.Compare(b.lately, a.lately), cmp.Compare(b.time, a.time), cmp.Compare(a.runner, b.runner))
 		})
 		named, most := 0, max(names[waiter], namedRunners)
 		rest := d.left[waiter]
@@ -244,4 +256,36 @@ func (d *Delays) listWaits(names map[rqdelay.Slot]int) []node.Wait {
 		return cmp.Or(strings.Compare(string(a.Waiter), string(b.Waiter)), strings.Compare(string(a.Runner), string(b.Runner)))
 	})
 	return all
+}
+
+// rank sets how long a waiter waited lately for each runner, if there are more runners than
+// names. The first time, that is not known.
+func (d *Delays) rank(waiter rqdelay.Slot, parts []container, names int) {
+	candidates := 0
+	for _, p := range parts {
+		if d.classes[p.runner] != "" && d.here[p.runner] {
+			candidates++
+		}
+	}
+	if candidates <= names {
+		delete(d.recent, waiter)
+		return
+	}
+	was, ranked := d.recent[waiter]
+	now := make(map[rqdelay.Slot]recentWaits, len(parts))
+	for i, p := range parts {
+		r, known := was[p.runner]
+		switch {
+		case known && p.time >= r.total:
+			r.lately = r.lately*7/8 + p.time - r.total
+		case ranked: // its first waits, or the slot has another workload
+			r.lately = p.time
+		}
+		r.total, parts[i].lately = p.time, r.lately
+		now[p.runner] = r
+	}
+	if d.recent == nil {
+		d.recent = map[rqdelay.Slot]map[rqdelay.Slot]recentWaits{}
+	}
+	d.recent[waiter] = now
 }

@@ -205,6 +205,49 @@ func TestOnlyTheLongestWaitsAreNamed(t *testing.T) {
 	}
 }
 
+// TestTheRunnerOfNowHasAName has a service with an objective that waited for 100 jobs for
+// long. Then it waits for one of those for which it waited least, and for a new one. All
+// others count together, and nothing gets lost.
+func TestTheRunnerOfNowHasAName(t *testing.T) {
+	h := newDelayBench(t)
+	all := []node.Workload{web}
+	for i := range 100 {
+		all = append(all, node.Workload{ID: node.WorkloadID(fmt.Sprintf("job-%03d", i)), Class: node.BE})
+	}
+	h.look(all...)
+	for i, w := range all[1:] {
+		h.tally.wait(h.inodes["web"], h.inodes[w.Cgroup], time.Duration(i+1)*time.Second)
+	}
+	sum := 5050 * time.Second
+	read := func(more ...node.Workload) map[node.WorkloadID]time.Duration {
+		names, got := map[node.WorkloadID]time.Duration{}, time.Duration(0)
+		for _, w := range h.look(append(all, more...)...).Waits {
+			names[w.Runner] = w.Time
+			got += w.Time
+		}
+		if len(names) != namedForObjective+1 || names[node.RestOf(node.BE)] == 0 || got != sum {
+			t.Fatalf("%d names, %v together, want %v: %v", len(names), got, sum, names)
+		}
+		return names
+	}
+	if names := read(); names["job-099"] != 100*time.Second || names["job-000"] != 0 {
+		t.Errorf("at first, those with the longest waits have names: %v", names)
+	}
+	fresh := node.Workload{ID: "fresh", Class: node.BE}
+	read(fresh)
+	for range 3 {
+		for _, w := range all[1:] {
+			h.tally.wait(h.inodes["web"], h.inodes[w.Cgroup], time.Millisecond)
+		}
+		h.tally.wait(h.inodes["web"], h.inodes["job-000"], 300*time.Millisecond)
+		h.tally.wait(h.inodes["web"], h.inodes["fresh"], 200*time.Millisecond)
+		sum += 600 * time.Millisecond
+		if names := read(fresh); names["job-000"] == 0 || names["fresh"] == 0 {
+			t.Errorf("the runners of now have no name: %v", names)
+		}
+	}
+}
+
 func TestServicesComeFirstWhenThereAreMoreWorkloadsThanSlots(t *testing.T) {
 	h := newDelayBench(t)
 	var jobs, services []node.Workload
