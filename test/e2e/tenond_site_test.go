@@ -108,6 +108,10 @@ func TestMain(m *testing.M) {
 		lockstep()
 		return
 	}
+	if os.Getenv("TENON_TEST_ROLE") == "asker" {
+		sendRequests(os.Getenv(addressVar), os.Getenv(dirVar))
+		return
+	}
 	if address := os.Getenv(addressVar); address != "" {
 		answers(address)
 		return
