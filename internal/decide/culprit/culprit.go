@@ -7,11 +7,13 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/slo"
+	"tenon.sh/tenon/internal/decide/trend"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -30,7 +32,8 @@ const (
 	// may have waits for other reasons.
 	looks = 2
 	// All BE work gives way after spreadWindows windows in a row in which BE work is to
-	// blame and no single workload is, if there are several.
+	// blame and no single workload is, if there are several. A single one whose bound is not
+	// possible has no others to spare.
 	spreadWindows = 3
 	// A bound does not grow for calmBefore after a window for which BE work is to blame.
 	calmBefore = 5 * time.Second
@@ -52,18 +55,23 @@ const (
 	// A workload that uses less than half of its bound for idleTime loses the bound.
 	idleTime = 10 * time.Second
 	// A bound does not grow beyond safePercent of the level at which the service
-	// missed its objective, until a probe is due. Each probe that fails at about the
-	// same level doubles the time to the next one.
-	safePercent                 = 90
+	// missed its objective, until a probe is due. Each probe that fails within nearPercent of
+	// the same level doubles the time to the next one, and does not halve the bound.
+	safePercent, nearPercent    = 93, 20
 	firstProbe, longestInterval = 30 * time.Second, 32 * time.Minute
 	// For a service that is judged by its requests, a bound grows once in a window, which
 	// shows what the bound does. It grows by probeStep thousandths at a time beyond
 	// safePercent of a level, and the first probe is due after firstRequestProbe.
-	probeStep         = 20
+	probeStep         = 10
 	firstRequestProbe = 2 * time.Minute
 	// A search begins anew after searchEnds without a window for which BE work is to
 	// blame. A window of requests may last a minute.
 	searchEnds = 2 * time.Minute
+	// A level moves with the load of its service: if the service uses more CPU, the level of
+	// the work beside it falls by as much, once that is loadStep percent of the level or more.
+	// The load is a mean over about loadTau.
+	loadStep unit.MilliCPU = 5
+	loadTau                = 5 * time.Second
 	// At most maxPairs levels are remembered, and each for forgetAfter.
 	maxPairs    = 64
 	forgetAfter = time.Hour
@@ -76,6 +84,12 @@ type State struct {
 	Searches map[node.WorkloadID]Search `json:"searches,omitempty"`
 	// Levels are the bounds at which a pair failed, by Pair.
 	Levels map[Pair]Level `json:"levels,omitempty"`
+	// Loads are the mean CPU use of the services for which work is bounded.
+	Loads map[node.WorkloadID]unit.MilliCPU `json:"loads_mcpu,omitempty"`
+	// Vain are the pairs whose bound did not help, and Shared the services for which all BE
+	// work gave way, each with the last time. The next search begins there.
+	Vain   map[Pair]time.Time            `json:"vain,omitempty"`
+	Shared map[node.WorkloadID]time.Time `json:"shared,omitempty"`
 }
 
 // A Bound is the CPU that one BE workload may use.
@@ -130,9 +144,10 @@ func pairOf(victim node.WorkloadID, w *node.Workload) Pair {
 	return Pair(string(victim) + " " + cmp.Or(w.Owner, string(w.ID)))
 }
 
-// A Level is the bound at which a service missed its objective.
+// A Level is the bound at which a service missed its objective, while it used Load.
 type Level struct {
 	May   unit.MilliCPU `json:"may_mcpu"`
+	Load  unit.MilliCPU `json:"load_mcpu,omitempty"`
 	At    time.Time     `json:"at"`
 	Probe time.Duration `json:"probe_ns"` // no bound grows beyond May until At + Probe
 }
@@ -148,7 +163,7 @@ type Input struct {
 // Follow returns the state after a snapshot.
 func (st State) Follow(in Input) State {
 	if len(st.Bounds) == 0 && in.SLO.Empty() {
-		return State{Levels: st.Levels} // no service has an objective; the levels are judged when they are used
+		return State{Levels: st.Levels, Vain: st.Vain} // no service has an objective; these are judged when they are used
 	}
 	at := in.Snapshot.At
 	be := map[node.WorkloadID]*node.Workload{}
@@ -158,19 +173,25 @@ func (st State) Follow(in Input) State {
 			be[w.ID] = w
 		}
 	}
-	x := follower{Input: in, be: be, searches: st.Searches, blamed: map[node.WorkloadID]bool{}, next: State{Bounds: map[node.WorkloadID]Bound{}, Searches: map[node.WorkloadID]Search{}, Levels: maps.Clone(st.Levels)}}
-	for p, l := range x.next.Levels {
-		if at.Sub(l.At) > forgetAfter || l.At.After(at) {
-			delete(x.next.Levels, p)
-		}
-	}
+	x := follower{Input: in, be: be, searches: st.Searches, blamed: map[node.WorkloadID]bool{}, next: State{
+		Bounds: map[node.WorkloadID]Bound{}, Searches: map[node.WorkloadID]Search{}, Levels: maps.Clone(st.Levels), Vain: maps.Clone(st.Vain), Shared: maps.Clone(st.Shared),
+	}}
+	old := func(t time.Time) bool { return at.Sub(t) > forgetAfter || t.After(at) }
+	maps.DeleteFunc(x.next.Levels, func(_ Pair, l Level) bool { return old(l.At) })
+	maps.DeleteFunc(x.next.Vain, func(_ Pair, t time.Time) bool { return old(t) })
+	maps.DeleteFunc(x.next.Shared, func(_ node.WorkloadID, t time.Time) bool { return old(t) })
 	violations := in.SLO.Violations()
 	for _, m := range violations {
 		j := in.SLO.Judged(m)
-		x.blamed[m.Workload] = m.At.Equal(at) && j.At.Equal(at) && j.Cause == slo.ForBE && !m.Helpless
+		x.blamed[m.Workload] = m.At.Equal(at) && j.At.Equal(at) && j.Cause == slo.ForBE && !m.Helpless && !st.cutWithin(m, j)
 	}
+	x.next.Loads = st.loads(in.Use)
+	lower := x.moveLevels(st.Bounds)
 	for id, b := range st.Bounds {
 		if w := be[id]; w != nil && b.helps(in.Snapshot) {
+			if to, must := lower[id]; must {
+				b.May, b.At = to, at
+			}
 			x.growBack(w, b)
 		}
 	}
@@ -190,6 +211,16 @@ func (st State) Follow(in Input) State {
 		x.next.Searches[m.Workload] = q
 	}
 	return x.next.tidy()
+}
+
+// cutWithin reports whether a bound of the work that a service waited for was halved for
+// another service during a window of requests. Such a window shows neither what came
+// before nor what the bound does.
+func (st State) cutWithin(m slo.Miss, j slo.Judgement) bool {
+	return m.Percentile != "" && slices.ContainsFunc(j.Runners, func(r slo.Runner) bool {
+		b, bounded := st.Bounds[r.ID]
+		return bounded && b.Cut.After(j.Begun) && !b.Cut.After(j.At)
+	})
 }
 
 // Alone reports whether a missed objective of a service is answered by a bound of
@@ -223,6 +254,25 @@ func (st State) InForce(s node.Snapshot) map[node.WorkloadID]Bound {
 	return all
 }
 
+// loads returns the mean CPU use of the services for which work is bounded.
+func (st State) loads(u facts.Use) map[node.WorkloadID]unit.MilliCPU {
+	var all map[node.WorkloadID]unit.MilliCPU
+	for _, b := range st.Bounds {
+		now, known := u.Workload[b.Victim]
+		if !known {
+			continue
+		}
+		if was, had := st.Loads[b.Victim]; had {
+			now = trend.Decay(was, now, u.Elapsed, loadTau)
+		}
+		if all == nil {
+			all = map[node.WorkloadID]unit.MilliCPU{}
+		}
+		all[b.Victim] = now
+	}
+	return all
+}
+
 func (st State) tidy() State {
 	if len(st.Bounds) == 0 {
 		st.Bounds = nil
@@ -230,14 +280,21 @@ func (st State) tidy() State {
 	if len(st.Searches) == 0 {
 		st.Searches = nil
 	}
-	for len(st.Levels) > maxPairs {
-		oldest := slices.MinFunc(slices.Sorted(maps.Keys(st.Levels)), func(a, b Pair) int { return st.Levels[a].At.Compare(st.Levels[b].At) })
-		delete(st.Levels, oldest)
-	}
-	if len(st.Levels) == 0 {
-		st.Levels = nil
-	}
+	st.Levels = newest(st.Levels, func(l Level) time.Time { return l.At })
+	itself := func(t time.Time) time.Time { return t }
+	st.Vain, st.Shared = newest(st.Vain, itself), newest(st.Shared, itself)
 	return st
+}
+
+// newest removes the oldest entries of a map beyond maxPairs. It returns nil if none is left.
+func newest[K ~string, V any](all map[K]V, at func(V) time.Time) map[K]V {
+	for len(all) > maxPairs {
+		delete(all, slices.MinFunc(slices.Sorted(maps.Keys(all)), func(a, b K) int { return at(all[a]).Compare(at(all[b])) }))
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all
 }
 
 type follower struct {
@@ -252,6 +309,51 @@ type follower struct {
 // objective. Otherwise the workload gets its CPU back at once.
 func (b Bound) helps(s node.Snapshot) bool {
 	return facts.AnyOf(s.Workloads, func(w *node.Workload) bool { return w.ID == b.Victim && w.Objective.Judged() })
+}
+
+// moveLevels moves the levels of the bounds with the loads of their services. It returns the
+// bounds that would fail now: a service that gets more load would miss its objective before
+// they are lowered. All bounds for a service change together, in proportion to their levels.
+func (x *follower) moveLevels(bounds map[node.WorkloadID]Bound) (lower map[node.WorkloadID]unit.MilliCPU) {
+	sums := map[node.WorkloadID]unit.MilliCPU{}
+	for id, b := range bounds {
+		if w := x.be[id]; w != nil {
+			sums[b.Victim] += x.next.Levels[pairOf(b.Victim, w)].May
+		}
+	}
+	fell := map[Pair]bool{}
+	for id, b := range bounds {
+		w := x.be[id]
+		load, known := x.next.Loads[b.Victim]
+		if w == nil || !known {
+			continue
+		}
+		p := pairOf(b.Victim, w)
+		l, learnt := x.next.Levels[p]
+		more, sum := load-l.Load, sums[b.Victim]
+		if !learnt || 100*max(more, -more) < loadStep*sum || max(more, -more) < x.Capacity/100 {
+			continue
+		}
+		if l.Load > 0 {
+			l.May = max(l.May-more*l.May/sum, Least)
+			fell[p] = more > 0
+		}
+		l.Load = load
+		x.next.Levels[p] = l
+	}
+	for id, b := range bounds {
+		w := x.be[id]
+		if w == nil || !fell[pairOf(b.Victim, w)] {
+			continue
+		}
+		if safe := max(x.next.Levels[pairOf(b.Victim, w)].May*safePercent/100, Least); b.May > safe {
+			if lower == nil {
+				lower = map[node.WorkloadID]unit.MilliCPU{}
+			}
+			lower[id] = safe
+		}
+	}
+	return lower
 }
 
 // growBack keeps a bound, and lets it grow with time. A bound that limits nothing
@@ -303,14 +405,12 @@ func (x *follower) growBack(w *node.Workload, b Bound) {
 }
 
 // window returns the start of the window in which the requests of a service are judged
-// now. It returns the present time and false if they are not, or if the last window had no
-// verdict, as of a service that gets no more requests.
+// now. It returns the present time and false if they are not judged.
 func (x *follower) window(victim node.WorkloadID) (start time.Time, byRequests bool) {
-	r := x.SLO.Requests[victim]
-	if r.From.At.IsZero() || r.Judgement.Verdict == slo.Undecided {
-		return x.Snapshot.At, false
+	if start, byRequests = x.SLO.Window(victim); !byRequests {
+		start = x.Snapshot.At
 	}
-	return r.From.At, true
+	return start, byRequests
 }
 
 // isBlamed reports whether BE work is to blame for a miss of the service: in the last
@@ -327,10 +427,14 @@ func (x *follower) isBlamed(victim node.WorkloadID) bool {
 // It reads the waits of the last second, in which the suspect used the CPU that it
 // loses now. The window may begin before the work that caused the miss.
 func (x *follower) judge(q Search, victim node.WorkloadID, j slo.Waits) Search {
-	if q.Suspect == "" && len(q.Tried) == 0 && !q.Rest {
-		x.learnAll(victim, j)
-	}
+	fresh := q.Suspect == "" && len(q.Tried) == 0 && !q.Rest
 	q.At = x.Snapshot.At
+	if fresh {
+		if back := x.learnAll(victim, j); back != "" {
+			q.Suspect, q.Most = back, math.MaxInt64
+			return q
+		}
+	}
 	rate := int64(j.ByBE * 1000 / max(j.Window, 1))
 	switch {
 	case q.Suspect == "":
@@ -345,13 +449,10 @@ func (x *follower) judge(q Search, victim node.WorkloadID, j slo.Waits) Search {
 	}
 	last := q
 	q.Suspect, q.Most, q.Own, q.Had, q.Looks, q.Rest = "", 0, 0, 0, 0, false
-	// A single one has no others to spare. But only a bound remembers its level, and each
-	// return of the back-off to it would cost a long window of requests.
-	_, byRequests := x.window(victim)
-	seeks := len(q.Tried) < maxSuspects && (len(x.be) > 1 || byRequests)
+	seeks := len(q.Tried) < maxSuspects
 	if seeks {
 		for _, r := range j.Runners {
-			if !x.isSuspect(r, q, j) {
+			if !x.isSuspect(r, q, j) || x.isVain(r, victim, j) {
 				continue
 			}
 			if _, known := x.Use.Workload[r.ID]; !known {
@@ -381,12 +482,24 @@ func (x *follower) judge(q Search, victim node.WorkloadID, j slo.Waits) Search {
 			}
 		}
 		q.Spread++
-		q.Rest = bounds > 0 && suspectDivisor*others < j.Waited || q.Spread < spreadWindows
+		_, shared := x.next.Shared[victim]
+		q.Rest = bounds > 0 && suspectDivisor*others < j.Waited || q.Spread < spreadWindows && len(x.be) > 1 && !shared
 	}
 	if q.All = !q.Rest; q.All {
 		q = x.liftAll(q, victim)
+		if x.next.Shared == nil {
+			x.next.Shared = map[node.WorkloadID]time.Time{}
+		}
+		x.next.Shared[victim] = x.Snapshot.At
 	}
 	return q
+}
+
+// isVain reports whether a bound of this runner did not help lately, and the service waits
+// for it during less than half of its waits for BE work.
+func (x *follower) isVain(r slo.Runner, victim node.WorkloadID, j slo.Waits) bool {
+	_, vain := x.next.Vain[pairOf(victim, x.be[r.ID])]
+	return vain && 2*r.Time < j.ByBE
 }
 
 // perMille returns how long the service waited for a workload, in thousandths of the time.
@@ -413,10 +526,18 @@ func (x *follower) endTrial(q Search, victim node.WorkloadID, j slo.Waits) Searc
 	shifted := perMille(j, q.Suspect) <= q.Own
 	q.Tried, q.With, q.Suspect = append(slices.Clone(q.Tried), q.Suspect), with, ""
 	another := func(r slo.Runner) bool { return x.isSuspect(r, q, j) }
-	if !shifted || len(q.Tried) == maxSuspects || !slices.ContainsFunc(j.Runners, another) {
-		return x.liftAll(q, victim)
+	if shifted && len(q.Tried) < maxSuspects && slices.ContainsFunc(j.Runners, another) {
+		return q
 	}
-	return q
+	for id := range q.With {
+		if w := x.be[id]; w != nil {
+			if x.next.Vain == nil {
+				x.next.Vain = map[Pair]time.Time{}
+			}
+			x.next.Vain[pairOf(victim, w)] = x.Snapshot.At
+		}
+	}
+	return x.liftAll(q, victim)
 }
 
 // liftAll gives the suspects that are bounded together back what they lost.
@@ -463,27 +584,59 @@ func (x *follower) bound(w *node.Workload, victim node.WorkloadID, share int64) 
 }
 
 // learnAll remembers the bounds with which a service misses its objective, after it was
-// met: those of all suspects, because they failed together.
-func (x *follower) learnAll(victim node.WorkloadID, j slo.Waits) {
-	probe := firstProbe
-	if _, byRequests := x.window(victim); byRequests {
-		probe = firstRequestProbe
-	}
+// met: those of all suspects, because they failed together. If they failed together at about
+// this level before, they give back a little, and learnAll returns one of them. If that does
+// not help, the next window halves one of them. Otherwise one of them is halved now, and only
+// the others give back a little.
+func (x *follower) learnAll(victim node.WorkloadID, j slo.Waits) (back node.WorkloadID) {
+	var ids []node.WorkloadID
+	var now, before unit.MilliCPU
+	known := true
 	for _, r := range j.Runners {
 		if b, bounded := x.next.Bounds[r.ID]; bounded && suspectDivisor*r.Time >= j.ByBE {
-			used := max(x.Use.Workload[r.ID], x.Use.Latest[r.ID])
-			x.learn(pairOf(victim, x.be[r.ID]), min(b.May, max(used, Least)), probe)
+			l, learnt := x.next.Levels[pairOf(victim, x.be[r.ID])]
+			ids, known = append(ids, r.ID), known && learnt
+			now, before = now+x.failed(r.ID, b), before+l.May
 		}
 	}
+	again := known && nearPercent*before >= 100*max(now-before, before-now)
+	for i, id := range ids {
+		b := x.next.Bounds[id]
+		may := x.failed(id, b)
+		x.learn(pairOf(victim, x.be[id]), victim, may, again)
+		if i == 0 && !again {
+			continue
+		}
+		b.May, b.At, b.IdleSince = max(may*safePercent/100, Least), x.Snapshot.At, time.Time{}
+		if again {
+			b.Cut, back = x.Snapshot.At, id
+		}
+		x.next.Bounds[id] = b
+	}
+	return back
 }
 
-// learn remembers the level at which a pair failed, and the time to its first probe.
-func (x *follower) learn(p Pair, may unit.MilliCPU, probe time.Duration) {
-	at := x.Snapshot.At
-	l, known := x.next.Levels[p]
-	next := Level{May: may, At: at, Probe: probe}
-	if known && 10*max(may-l.May, l.May-may) <= l.May {
+// failed returns the CPU with which a bounded workload made a service miss its objective.
+func (x *follower) failed(id node.WorkloadID, b Bound) unit.MilliCPU {
+	return min(b.May, max(x.Use.Workload[id], x.Use.Latest[id], Least))
+}
+
+// learn remembers the level at which a pair failed, and the time to its next probe.
+func (x *follower) learn(p Pair, victim node.WorkloadID, may unit.MilliCPU, again bool) {
+	l := x.next.Levels[p]
+	next := Level{May: may, At: x.Snapshot.At, Probe: firstProbe, Load: x.Use.Workload[victim]}
+	_, byRequests := x.window(victim)
+	if byRequests {
+		next.Probe = firstRequestProbe
+	}
+	if again {
 		next.Probe = min(2*l.Probe, longestInterval)
+		if !byRequests { // a miss in a second may be chance
+			next.May = max(may, (may+l.May)/2)
+		}
+	}
+	if load, smooth := x.next.Loads[victim]; smooth {
+		next.Load = load
 	}
 	if x.next.Levels == nil {
 		x.next.Levels = map[Pair]Level{}

@@ -452,9 +452,27 @@ func TestOneTakesWhatTheOtherLoses(t *testing.T) {
 	}
 }
 
-// TestASingleBatchWorkloadGivesWayAtOnce has no other BE work to spare.
-func TestASingleBatchWorkloadGivesWayAtOnce(t *testing.T) {
+// TestASingleBatchWorkloadIsNamed has one BE workload. It gives way like one of several: by
+// a bound that names it, and that grows back to the level at which it failed.
+func TestASingleBatchWorkloadIsNamed(t *testing.T) {
 	p := newPlant(3*time.Second, map[node.WorkloadID]unit.MilliCPU{"hog": 8000})
+	p.second()
+	if b := p.state.Bounds["hog"]; b.May != 4000 || !p.state.Alone("web") {
+		t.Errorf("%+v", p.state)
+	}
+	for range 600 {
+		p.second()
+	}
+	if b := p.state.Bounds["hog"]; p.misses > 10 || b.May < 2000 {
+		t.Errorf("%d missed windows of 600, and the bound is %+v", p.misses, b)
+	}
+}
+
+// TestASingleBatchWorkloadWithoutABoundGivesWayAtOnce has one BE workload whose use is not
+// known, so that it has no bound. There are no others to spare.
+func TestASingleBatchWorkloadWithoutABoundGivesWayAtOnce(t *testing.T) {
+	p := newPlant(3*time.Second, map[node.WorkloadID]unit.MilliCPU{"hog": 8000})
+	p.unread = "hog"
 	if p.second(); len(p.state.Bounds) > 0 || p.state.Alone("web") {
 		t.Errorf("%+v", p.state)
 	}
@@ -513,7 +531,7 @@ func TestABoundForRequestsConverges(t *testing.T) {
 				if w.Waited > 15*5*time.Second {
 					misses++
 					window.Miss = slo.Miss{Workload: "web", At: p.at, Percentile: "p99"}
-					window.Judgement = slo.Judgement{Verdict: slo.Missed, Cause: slo.ForBE, At: p.at, Waits: w}
+					window.Judgement = slo.Judgement{Verdict: slo.Missed, Cause: slo.ForBE, Begun: p.at.Add(-15 * time.Second), At: p.at, Waits: w}
 				}
 				clear(waits)
 			}
@@ -523,6 +541,41 @@ func TestABoundForRequestsConverges(t *testing.T) {
 		t.Logf("%s: %d missed windows of 240; the jobs used %v on average, 5000m would keep the objective", name, misses, sum/3600)
 		if misses > 12 || sum/3600 < 5000*80/100 {
 			t.Errorf("%s: %d missed windows, and the jobs used %v", name, misses, sum/3600)
+		}
+	}
+}
+
+// TestFiftyServicesOfRequestsHalveABoundOnce has 50 services that wait for one job, each
+// judged by its requests in windows that end at other times. A window in which the bound was
+// halved for another service shows nothing about it.
+func TestFiftyServicesOfRequestsHalveABoundOnce(t *testing.T) {
+	begun := time.Unix(1e6, 0)
+	var st State
+	for second := range 40 {
+		at := begun.Add(time.Duration(second) * time.Second)
+		in := Input{Capacity: capacity, Use: facts.Use{Workload: map[node.WorkloadID]unit.MilliCPU{"hog": 8000}}, Snapshot: node.Snapshot{At: at}}
+		in.Snapshot.Workloads = []node.Workload{{ID: "hog", Class: node.BE}, {ID: "calm", Class: node.BE}}
+		in.SLO.Requests = map[node.WorkloadID]slo.RequestState{}
+		waited := time.Second
+		if b, bounded := st.Bounds["hog"]; bounded {
+			waited = time.Duration(b.May) * time.Second / 8000
+		}
+		waits := slo.Waits{Window: 15 * time.Second, Waited: waited, ByBE: waited, Runners: []slo.Runner{{ID: "hog", Cause: slo.ForBE, Time: waited}}}
+		for i := range 50 {
+			id := node.WorkloadID(fmt.Sprint("web", i))
+			web := node.Workload{ID: id, Class: node.LS}
+			web.Objective.Requests.Within[4] = 5 * time.Millisecond
+			in.Snapshot.Workloads = append(in.Snapshot.Workloads, web)
+			missed := at.Add(-time.Duration((second+i)%15) * time.Second) // the end of its last window
+			in.SLO.Requests[id] = slo.RequestState{
+				From: node.Requests{At: missed}, Miss: slo.Miss{Workload: id, At: missed, Percentile: "p99"},
+				Judgement: slo.Judgement{Verdict: slo.Missed, Cause: slo.ForBE, Begun: missed.Add(-15 * time.Second), At: missed, Waits: waits},
+			}
+		}
+		st = st.Follow(in)
+		want := unit.MilliCPU(4000) >> min(second/15, 2)
+		if b := st.Bounds["hog"]; b.May != want {
+			t.Fatalf("in second %d the bound is %v, want %v", second, b.May, want)
 		}
 	}
 }

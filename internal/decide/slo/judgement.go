@@ -109,6 +109,9 @@ type Judgement struct {
 	// Cause and the fields below describe the window that ended At: the last one with
 	// a miss, or an earlier one with the cause ForBE (see blameStays).
 	At time.Time `json:"at,omitzero"`
+	// Begun is the start of this window. A window of requests ends before At, when its
+	// source told of it, and Waits are those of the time around it.
+	Begun time.Time `json:"begun,omitzero"`
 	Waits
 	// Last are the waits at the end of the window; see Lately.
 	Last Waits `json:"last,omitzero"`
@@ -126,22 +129,32 @@ type Runner struct {
 	Time  time.Duration   `json:"time_ns"`
 }
 
-// Quiet is the tail of a window without waits for BE, and the time at which the window
-// ended. It is zero if there was none.
+// Quiet is the tail of a window without waits for BE, of waits or of requests, and the time
+// at which the window ended. It is zero if there was none. Missed says of requests that their
+// target was missed in it.
 type Quiet struct {
-	Tail time.Duration `json:"tail_ns,omitempty"`
-	At   time.Time     `json:"at,omitzero"`
+	Tail   time.Duration `json:"tail_ns,omitempty"`
+	At     time.Time     `json:"at,omitzero"`
+	Missed bool          `json:"missed,omitempty"`
 }
 
 // with returns the better one of q and a window that ended at a time. grown is the
 // growth of the counters in the window. A window with few waits, or in which the
 // workload's own limit throttled it, does not count.
 func (q Quiet) with(at time.Time, d spread, grown Reading) Quiet {
-	age := at.Sub(q.At)
-	if d.after == nil || d.waits < enoughWaits || !grown.isQuiet() || d.tail() > q.Tail && !q.At.IsZero() && age >= 0 && age < quietStays {
+	if d.after == nil || d.waits < enoughWaits || !grown.isQuiet() {
 		return q
 	}
-	return Quiet{d.tail(), at}
+	return q.best(at, d.tail())
+}
+
+// best returns the better one of q and a window with this tail.
+func (q Quiet) best(at time.Time, tail time.Duration) Quiet {
+	age := at.Sub(q.At)
+	if tail > q.Tail && !q.At.IsZero() && age >= 0 && age < quietStays {
+		return q
+	}
+	return Quiet{Tail: tail, At: at}
 }
 
 // TooShort reports whether the objective for waits is shorter than what this node
@@ -149,6 +162,10 @@ func (q Quiet) with(at time.Time, d spread, grown Reading) Quiet {
 func (j Judgement) TooShort() bool {
 	return j.Objective > 0 && j.Quiet.Tail > j.Objective+j.Objective/bucketSlack
 }
+
+// TooShort reports whether the target that decided is missed on this node without BE as
+// well.
+func (r RequestJudgement) TooShort() bool { return r.Quiet.Missed }
 
 const (
 	// quietStays is the time for which the best window without waits for BE counts. A
@@ -233,7 +250,7 @@ func (j Judgement) keep(at time.Time, want time.Duration, d spread, grown Readin
 func (j Judgement) missed(at time.Time, length, want time.Duration, d spread, cause Cause, grown Reading, runners []Runner, last Waits) Judgement {
 	next := Judgement{
 		Verdict: Missed, Cause: cause, Since: at, Objective: want, Tail: d.tail(), Estimated: d.after == nil,
-		At: at, Waits: waitsOf(length, grown, runners), Last: last, Periods: grown.Periods.Or(0), ThrottledPeriods: grown.ThrottledPeriods.Or(0),
+		At: at, Begun: at.Add(-length), Waits: waitsOf(length, grown, runners), Last: last, Periods: grown.Periods.Or(0), ThrottledPeriods: grown.ThrottledPeriods.Or(0),
 	}
 	if j.Verdict == Missed {
 		next.Since = j.Since

@@ -35,6 +35,8 @@ const (
 	// A source decides only if it could tell how long requests took, but for
 	// 1/unsureDivisor of them.
 	unsureDivisor = 100
+	// Marks of the waits are kept for as long as a reading counts.
+	maxMarks = 7
 )
 
 // A RequestState is the state of an objective for requests of one workload.
@@ -48,11 +50,18 @@ type RequestState struct {
 	// Read is the time of the last reading. A snapshot may have none, although there
 	// was one: the reader begins again with the agent and with the address of the pod.
 	Read time.Time `json:"read,omitzero"`
-	// At is the time of the snapshot with which the window began. Counters and Runners are
-	// the waits at that time.
-	At       time.Time `json:"at,omitzero"`
-	Counters Reading   `json:"counters,omitzero"`
-	Runners  parts     `json:"runners,omitempty"`
+	// After is the time of the snapshot with the last window for which BE work was to
+	// blame. What was done then is not older, so a window that shows what it does begins
+	// with a reading that is not older either.
+	After time.Time `json:"after,omitzero"`
+	// Start has the waits at the start of the window, and Marks those of the time in which
+	// readings may still come in, the oldest first. A source tells later what it has
+	// counted: a Prometheus server by up to a minute.
+	Start mark   `json:"start,omitzero"`
+	Marks []mark `json:"marks,omitempty"`
+	// Quiet has, for each percentile with a target, the best window of about an hour in
+	// which BE caused hardly any waits.
+	Quiet [len(node.Percentiles)]Quiet `json:"quiet,omitzero"`
 	// Costs is what requests need while the objective is kept, by their number in a second
 	// in powers of two.
 	Costs map[int]Cost `json:"costs,omitempty"`
@@ -82,6 +91,8 @@ type RequestJudgement struct {
 	// Tail is a time within which the part of the requests named by the percentile
 	// was answered. It is absent if the longest bucket has no end.
 	Tail node.Maybe[time.Duration] `json:"tail,omitzero"`
+	// Quiet is the best window of about an hour in which BE caused hardly any waits.
+	Quiet Quiet `json:"quiet,omitzero"`
 	// Bounds and Counts are the histogram of the window, as in node.Requests.
 	Bounds []time.Duration `json:"bounds_ns,omitempty"`
 	Counts []int64         `json:"counts,omitempty"`
@@ -107,14 +118,19 @@ func (f RequestState) observe(at time.Time, w *node.Workload, now Reading, runne
 	if f.Judgement.Verdict == "" {
 		f.Judgement = f.judged(at, Undecided, TooFew)
 	}
-	begin := func() RequestState {
-		f.From, f.At, f.Counters, f.Runners = got, at, now, runners
-		return f
+	if f.After.After(at) { // the clock was set back
+		f.After = at
 	}
 	if !got.At.IsZero() {
 		f.Read = got.At
 	}
 	window, life := spansOf(want.Source)
+	present := mark{at, now, runners}
+	f = f.marked(present, life)
+	begin := func() RequestState {
+		f.From, f.Start = got, f.lastMark(got.At, present)
+		return f
+	}
 	silent := at.Sub(f.lastReading()) > life
 	refused := got.At.IsZero() && got.Trouble != "" && (f.Read.IsZero() || got.Trouble.Forbids())
 	switch {
@@ -126,10 +142,15 @@ func (f RequestState) observe(at time.Time, w *node.Workload, now Reading, runne
 		if f.Judgement.Cause == NoSource { // it answers again
 			f = f.undecided(at, TooFew, "")
 		}
+		if got.At.Before(f.After) {
+			return f
+		}
 		return begin()
 	}
 	d, fits := requestsBetween(f.From, got)
-	grown, also := now.since(f.Counters)
+	length, seen := got.At.Sub(f.From.At), d.total+d.unsure
+	end := f.firstMark(got.At, f.Start.At.Add(length), present)
+	grown, also := end.Counters.since(f.Start.Counters)
 	if !fits {
 		f = f.undecided(at, NoSource, node.TroubleReset)
 		return begin()
@@ -137,7 +158,6 @@ func (f RequestState) observe(at time.Time, w *node.Workload, now Reading, runne
 	if !also {
 		return begin()
 	}
-	length, seen := got.At.Sub(f.From.At), d.total+d.unsure
 	switch {
 	case length < window || seen < enoughRequests && length < longestRequestWindow:
 		return f
@@ -149,12 +169,66 @@ func (f RequestState) observe(at time.Time, w *node.Workload, now Reading, runne
 		f.Judgement.Requests.Total, f.Judgement.Requests.Unknown = d.total, d.unsure
 		return begin()
 	}
-	judged := f.judge(at, w, length, d, grown, runners.since(f.Runners), took)
+	judged := f.judge(at, w, d, length, end.At.Sub(f.Start.At), grown, end.Runners.since(f.Start.Runners), took)
 	if judged.Judgement.Cause == TooFew && length < longestRequestWindow {
 		return f
 	}
 	f = judged
+	if f.Miss.Happened() && !f.Miss.Helpless && got.At.Before(at) {
+		f.From, f.Start, f.After = node.Requests{}, mark{}, at
+		return f
+	}
 	return begin()
+}
+
+// Window returns the start of the window in which the requests of a workload are judged now.
+// It is zero if the next one has not begun. Window returns false if they are not judged, or
+// if the last window had no verdict, as of a service that gets no more requests.
+func (x Tracker) Window(id node.WorkloadID) (begun time.Time, judged bool) {
+	r, tracked := x.Requests[id]
+	return r.From.At, tracked && r.Judgement.Verdict != Undecided
+}
+
+// marked adds a mark of the waits, if the last one is old enough. Readings count for life,
+// and so long must the marks reach back.
+func (f RequestState) marked(present mark, life time.Duration) RequestState {
+	if n := len(f.Marks); n > 0 {
+		last := f.Marks[n-1]
+		age := present.At.Sub(last.At)
+		if _, fits := present.Counters.since(last.Counters); !fits || age < 0 { // counted anew, or the clock was set back
+			f.Marks = nil
+		} else if age < life/(maxMarks-1) {
+			return f
+		}
+	}
+	kept := f.Marks[max(len(f.Marks)+1-maxMarks, 0):]
+	f.Marks = append(slices.Clone(kept), present)
+	return f
+}
+
+// lastMark returns the last mark that is not later than a time, or else the oldest one.
+func (f RequestState) lastMark(t time.Time, present mark) mark {
+	if !present.At.After(t) {
+		return present
+	}
+	found := f.Marks[0]
+	for _, m := range f.Marks {
+		if !m.At.After(t) {
+			found = m
+		}
+	}
+	return found
+}
+
+// firstMark returns the first mark that is earlier than none of two times, or else the
+// present one.
+func (f RequestState) firstMark(t, other time.Time, present mark) mark {
+	for _, m := range f.Marks {
+		if !m.At.Before(t) && !m.At.Before(other) {
+			return m
+		}
+	}
+	return present
 }
 
 // spansOf returns the shortest window of a source, and the time for which its readings
@@ -180,7 +254,7 @@ func (f RequestState) lastReading() time.Time {
 func (f RequestState) undecided(at time.Time, cause Cause, trouble node.SourceTrouble) RequestState {
 	j := f.judged(at, Undecided, cause)
 	j.Requests.Trouble = trouble
-	return RequestState{Want: f.Want, Begun: f.Begun, Read: f.Read, Costs: f.Costs, Judgement: j}
+	return RequestState{Want: f.Want, Begun: f.Begun, Read: f.Read, Marks: f.Marks, Quiet: f.Quiet, Costs: f.Costs, Judgement: j}
 }
 
 // judged returns a verdict without the numbers of its window.
@@ -193,9 +267,10 @@ func (f RequestState) judged(at time.Time, v Verdict, cause Cause) Judgement {
 	return j
 }
 
-// judge judges a window. grown is the growth of the counters of waits in it, and
-// runners are the parts of the waits. took is the BE work that took memory lately.
-func (f RequestState) judge(at time.Time, w *node.Workload, length time.Duration, d durations, grown Reading, runners []Runner, took Taken) RequestState {
+// judge judges a window of the given length. span is the time between the marks that
+// enclose it, grown is the growth of the counters between them, and runners are the parts
+// of the waits. took is the BE work that took memory lately.
+func (f RequestState) judge(at time.Time, w *node.Workload, d durations, length, span time.Duration, grown Reading, runners []Runner, took Taken) RequestState {
 	worst := RequestJudgement{}
 	for i, p := range node.Percentiles {
 		target := f.Want.Within[i]
@@ -204,6 +279,11 @@ func (f RequestState) judge(at time.Time, w *node.Workload, length time.Duration
 		}
 		one := RequestJudgement{Verdict: Kept, Target: i, Total: d.total, Unknown: d.unsure, Tail: d.tail(p.Permille)}
 		one.OverLeast, one.OverMost = d.over(target)
+		if tail, known := one.Tail.Value(); known && grown.isQuiet() {
+			f.Quiet[i] = f.Quiet[i].best(at, tail)
+		}
+		one.Quiet = f.Quiet[i]
+		one.Quiet.Missed = slices.ContainsFunc(d.bounds, func(end time.Duration) bool { return end >= target && end < one.Quiet.Tail })
 		most := (1000 - p.Permille) * d.total
 		switch {
 		case 1000*one.OverLeast > most+1000*tolerance:
@@ -220,7 +300,7 @@ func (f RequestState) judge(at time.Time, w *node.Workload, length time.Duration
 	j := f.judged(at, worst.Verdict, worst.Cause)
 	f.Miss = Miss{}
 	target := f.Want.Within[worst.Target]
-	l := load{total: d.total, over: worst.OverLeast, target: target, requests: length, window: at.Sub(f.At)}
+	l := load{total: d.total, over: worst.OverLeast, target: target, requests: length, window: span}
 	if worst.Verdict == Kept {
 		f.Costs = l.learn(f.Costs, grown)
 	}
@@ -228,7 +308,7 @@ func (f RequestState) judge(at time.Time, w *node.Workload, length time.Duration
 		if j.Cause = l.cause(grown, runners); j.Cause == NotWaiting {
 			worst.Spent, j.Cause = l.spend(grown, w, f.Costs[l.octave()], took)
 		}
-		j.At, j.Waits = at, waitsOf(length, grown, runners)
+		j.Begun, j.At, j.Waits = f.From.At, at, waitsOf(span, grown, runners)
 		j.Periods, j.ThrottledPeriods = grown.Periods.Or(0), grown.ThrottledPeriods.Or(0)
 		f.Miss = Miss{Workload: w.ID, At: at, Objective: target, Percentile: node.Percentiles[worst.Target].Name, Helpless: j.Cause != ForBE}
 		if j.Cause == OwnLimit {
@@ -246,17 +326,19 @@ func (f RequestState) judge(at time.Time, w *node.Workload, length time.Duration
 // verdicts lists the verdicts, the worst first.
 var verdicts = []Verdict{Missed, Undecided, Kept}
 
-// cause returns the cause of a window with slow requests. r is the growth of the
-// counters in the window, and runners are the parts of the waits, longest first. Waits
-// that are too short to explain the requests, or that are not measured, blame nothing.
+// cause returns the cause of a window with slow requests. r is the growth of the counters
+// in the time around the window, of which the window has a part, and runners are the parts
+// of the waits, longest first. Waits that are too short to explain the requests, or that are
+// not measured, blame nothing.
 func (q load) cause(r Reading, runners []Runner) Cause {
+	part := min(float64(q.requests)/float64(max(q.window, 1)), 1)
 	switch {
 	case r.isHeldByQuota():
 		return OwnLimit
-	case r.Waited <= 0 || !q.explains(float64(r.Waited)):
+	case r.Waited <= 0 || !q.explains(part*float64(r.Waited)):
 		return NotWaiting
 	}
-	hardly := r.hardlyForBE(r.throttledWaits()) || !q.explains(float64(r.ByBE))
+	hardly := r.hardlyForBE(r.throttledWaits()) || !q.explains(part*float64(r.ByBE))
 	return causeOf(r, hardly, runners)
 }
 

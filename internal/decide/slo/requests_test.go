@@ -25,12 +25,19 @@ type requestScene struct {
 	unsure   uint64        // requests whose length is not known, in each second
 	perTick  []uint64      // requests in each second, by bucket
 	waitTick time.Duration // waits for the batch pod in each second
+	selfTick time.Duration // waits for the service itself in each second
+	// The histogram is read each so many seconds, and late is the time after which a
+	// reading is known.
+	every int64
+	late  time.Duration
 
 	unsureSum uint64
+	self      time.Duration
+	unknown   []node.Requests // readings that are not known yet
 }
 
 func newRequestScene(t *testing.T) *requestScene {
-	b := &requestScene{t: t, bounds: []time.Duration{ms, 5 * ms, 20 * ms}, counts: make([]uint64, 4), perTick: []uint64{0, 50, 0, 0}}
+	b := &requestScene{t: t, bounds: []time.Duration{ms, 5 * ms, 20 * ms}, counts: make([]uint64, 4), perTick: []uint64{0, 50, 0, 0}, every: 5}
 	b.s.At = time.Unix(1e9, 0)
 	web := node.Workload{ID: "shop/web", Class: node.LS, Pod: true}
 	web.Objective.Requests = node.RequestObjective{Within: [len(node.Percentiles)]time.Duration{4: 5 * ms}, Source: node.SourceMetrics, Port: 8080}
@@ -50,14 +57,20 @@ func (b *requestScene) run(seconds int) Judgement {
 		}
 		b.waits.Time += b.waitTick
 		b.s.Waits = []node.Wait{b.waits}
+		if b.self += b.selfTick; b.self > 0 {
+			b.s.Waits = append(b.s.Waits, node.Wait{Waiter: "shop/web", Runner: "shop/web", Time: b.self})
+		}
 		b.unsureSum += b.unsure
 		r := &b.web().Usage.Requests
 		switch {
-		case b.s.At.Unix()%5 != 0 || b.silent:
+		case b.s.At.Unix()%b.every != 0 || b.silent:
 		case b.trouble != "":
 			r.Trouble = b.trouble
 		default:
-			*r = node.Requests{At: b.s.At, Bounds: b.bounds, Counts: slices.Clone(b.counts), Unsure: b.unsureSum}
+			b.unknown = append(b.unknown, node.Requests{At: b.s.At, Bounds: b.bounds, Counts: slices.Clone(b.counts), Unsure: b.unsureSum})
+		}
+		for len(b.unknown) > 0 && b.s.At.Sub(b.unknown[0].At) >= b.late {
+			*r, b.unknown = b.unknown[0], b.unknown[1:]
 		}
 		b.x = b.x.Observe(b.s)
 	}
@@ -207,6 +220,96 @@ func TestAPrometheusServerIsNeverQuiteOnTime(t *testing.T) {
 		if got := f.Judgement.Requests.Total; i > 0 && got != 1000 {
 			t.Errorf("after reading %d: %d requests in the last window, want those of one reading", i, got)
 		}
+	}
+}
+
+// TestTheWaitsAreThoseOfTheTimeOfTheRequests has slow requests for half a minute, and
+// batch work that makes the service wait at the same time or later. A Prometheus server
+// tells of the requests after some time, when the batch work does something else.
+func TestTheWaitsAreThoseOfTheTimeOfTheRequests(t *testing.T) {
+	for _, late := range []time.Duration{0, 3 * time.Second, 20 * time.Second, 44 * time.Second} {
+		for from, want := range map[int]Cause{60: ForBE, 105: NotWaiting} { // second in which the batch work begins
+			b := newRequestScene(t)
+			b.web().Objective.Requests.Source, b.every, b.late = node.SourceQuery, 15, late
+			misses := 0
+			for second := range 180 {
+				b.perTick, b.waitTick = []uint64{0, 50, 0, 0}, 0
+				if second >= 60 && second < 90 {
+					b.perTick = []uint64{0, 40, 10, 0}
+				}
+				if second >= from && second < from+30 {
+					b.waitTick = 200 * ms
+				}
+				before := b.x.Requests["shop/web"].Miss.At
+				if j := b.run(1); j.Verdict == Missed && !j.At.Equal(before) {
+					if misses++; j.Cause != want {
+						t.Errorf("%v late, batch work from second %d: in second %d the cause is %s, want %s: %+v", late, from, second, j.Cause, want, j.Waits)
+					}
+				}
+				if n := len(b.x.Requests["shop/web"].Marks); n > maxMarks {
+					t.Fatalf("%d marks", n)
+				}
+			}
+			if misses == 0 {
+				t.Errorf("%v late, batch work from second %d: no miss", late, from)
+			}
+		}
+	}
+}
+
+// TestRequestsThatAreSlowWithoutBatchWork checks which windows show that a target is too
+// short for the node: those in which the service hardly waited for BE, by buckets that tell.
+func TestRequestsThatAreSlowWithoutBatchWork(t *testing.T) {
+	b := newRequestScene(t)
+	b.perTick, b.waitTick = []uint64{0, 40, 10, 0}, 200*ms
+	if r := b.run(40).Requests; r.Verdict != Missed || r.TooShort() || r.Quiet != (Quiet{}) {
+		t.Errorf("beside batch work: %+v", r)
+	}
+	b.waitTick, b.selfTick = 0, ms
+	if r := b.run(40).Requests; r.Verdict != Missed || !r.TooShort() || r.Quiet.Tail != 20*ms {
+		t.Errorf("without it: %+v", r)
+	}
+	b.silent = true
+	b.run(60)
+	b.silent, b.perTick = false, []uint64{0, 50, 0, 0}
+	if r := b.run(40).Requests; r.Verdict != Kept || r.TooShort() || r.Quiet.Tail != 5*ms {
+		t.Errorf("in a better window: %+v", r)
+	}
+	b.perTick = []uint64{0, 40, 10, 0}
+	if r := b.run(40).Requests; r.Verdict != Missed || r.TooShort() || r.Quiet.Tail != 5*ms {
+		t.Errorf("after that: %+v", r)
+	}
+	b = newRequestScene(t)
+	b.web().Objective.Requests.Within[4] = 10 * ms // within a bucket
+	b.perTick, b.selfTick = []uint64{0, 40, 10, 0}, ms
+	if r := b.run(40).Requests; r.Verdict != Undecided || r.TooShort() || r.Quiet.Tail != 20*ms {
+		t.Errorf("with a bucket that does not tell: %+v", r)
+	}
+}
+
+// TestAWindowBeginsAfterWhatWasDone has a source that tells a second late what it counted.
+// The batch work ends when the service is known to miss its objective because of it. The
+// requests of the second before must not count against the time after.
+func TestAWindowBeginsAfterWhatWasDone(t *testing.T) {
+	b := newRequestScene(t)
+	b.late = time.Second
+	b.perTick, b.waitTick = []uint64{0, 30, 20, 0}, 200*ms
+	for range 40 {
+		if b.run(1).Verdict == Missed {
+			break
+		}
+	}
+	b.want(b.x.Judgements(b.s)["shop/web"], Missed, ForBE, true)
+	done := b.s.At
+	b.perTick, b.waitTick = []uint64{0, 50, 0, 0}, 0
+	for range 30 {
+		if j := b.run(1); j.Verdict != Missed || !j.At.Equal(done) {
+			break
+		}
+	}
+	j := b.x.Judgements(b.s)["shop/web"]
+	if b.want(j, Kept, "", false); b.s.At.Sub(done) > 21*time.Second {
+		t.Errorf("%v later", b.s.At.Sub(done))
 	}
 }
 
@@ -420,7 +523,7 @@ func TestVerdictsNeverContradictTheTruth(t *testing.T) {
 		}
 		f := RequestState{}
 		f.Want.Within[i] = target
-		j := f.judge(time.Unix(0, 0), &node.Workload{}, requestWindow, d, Reading{}, nil, Taken{}).Judgement
+		j := f.judge(time.Unix(0, 0), &node.Workload{}, d, requestWindow, requestWindow, Reading{}, nil, Taken{}).Judgement
 		most := (1000 - node.Percentiles[i].Permille) * d.total
 		if j.Verdict == Kept && 1000*over > most || j.Verdict == Missed && 1000*over <= most+1000*tolerance {
 			t.Fatalf("%s, but %d of %d were longer than %v: %+v", j.Verdict, over, d.total, target, j.Requests)

@@ -10,9 +10,23 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// growBack is the time in which BE work gets back 1/1000 of its budget, so the
-// whole budget takes 50 s.
-const growBack = 50 * time.Millisecond
+const (
+	// growBack is the time in which BE work gets back 1/1000 of its budget, so the
+	// whole budget takes 50 s.
+	growBack = 50 * time.Millisecond
+	// BE work does not get back more than safePercent of what it had when the service
+	// missed its objective again, until a probe is due. Each probe that fails within
+	// nearPercent of the same level doubles the time to the next one, and takes only a little
+	// back. A level counts for forgetAfter.
+	safePercent, nearPercent    = 93, 20
+	firstProbe, longestInterval = 30 * time.Second, 32 * time.Minute
+	forgetAfter                 = time.Hour
+	// For a service that is judged by its requests, BE work gets back once in a window what
+	// the window then shows: beyond the level, probeStep thousandths. The first probe is due
+	// after firstRequestProbe.
+	probeStep         = 10
+	firstRequestProbe = 2 * time.Minute
+)
 
 // BackOff is the CPU back-off: the part of its budget that BE work loses
 // because an objective is missed. Each window with a miss halves the rest of
@@ -21,8 +35,20 @@ type BackOff struct {
 	Permille int64     `json:"permille,omitempty"`
 	At       time.Time `json:"at,omitzero"`  // time of the last update
 	Cut      time.Time `json:"cut,omitzero"` // time of the last halving
-	// Miss is the missed objective; zero: no objective is missed now.
-	Miss slo.Miss `json:"miss,omitzero"`
+	// Miss is the missed objective; zero: no objective is missed now. Victim is the
+	// service for which the budget was last halved.
+	Miss   slo.Miss        `json:"miss,omitzero"`
+	Victim node.WorkloadID `json:"victim,omitempty"`
+	// Levels are what BE work had when a service missed its objective again.
+	Levels map[node.WorkloadID]Level `json:"levels,omitempty"`
+}
+
+// A Level is what was left of the budget, in thousandths, when a service missed its
+// objective.
+type Level struct {
+	Left  int64         `json:"left_permille"`
+	At    time.Time     `json:"at"`
+	Probe time.Duration `json:"probe_ns"` // the level holds until At + Probe
 }
 
 // Follow updates the back-off to the given time. It ignores services whose waits BE hardly
@@ -38,8 +64,15 @@ func (g BackOff) Follow(x slo.Tracker, alone func(node.WorkloadID) bool, at time
 		if m.Helpless {
 			continue
 		}
-		if m.At.Equal(at) && at.Sub(g.Cut) >= slo.LeastWindow && !alone(m.Workload) {
-			return BackOff{Permille: 1000 - (1000-g.Permille)/2, At: at, Cut: at, Miss: m}
+		// A window of requests in which the budget was halved does not show what that did.
+		halved := at.Sub(g.Cut) < slo.LeastWindow || m.Percentile != "" && g.Cut.After(x.Judged(m).Begun)
+		if m.At.Equal(at) && !halved && !alone(m.Workload) {
+			levels, again := g.learn(x, m, at)
+			left := (1000 - g.Permille) / 2
+			if again {
+				left = (1000 - g.Permille) * safePercent / 100
+			}
+			return BackOff{Permille: 1000 - left, At: at, Cut: at, Miss: m, Victim: m.Workload, Levels: levels}
 		}
 		missing = true
 	}
@@ -47,17 +80,75 @@ func (g BackOff) Follow(x slo.Tracker, alone func(node.WorkloadID) bool, at time
 	case missing:
 		g.At = at
 	case g.Permille > 0:
-		n := min(max(at.Sub(g.At), 0), facts.LongestGap) / growBack
-		g.Permille -= int64(n)
-		if g.At = g.At.Add(n * growBack); at.Sub(g.At) >= growBack {
-			g.At = at
-		}
+		g = g.shrink(x, at)
 		g.Miss = slo.Miss{}
 	}
 	if g.Permille <= 0 {
-		return BackOff{}
+		return BackOff{Levels: g.Levels}
 	}
 	return g
+}
+
+// shrink gives BE work back what the time since the last update allows.
+func (g BackOff) shrink(x slo.Tracker, at time.Time) BackOff {
+	n := int64(min(max(at.Sub(g.At), 0), facts.LongestGap) / growBack)
+	window, byRequests := x.Window(g.Victim)
+	if byRequests {
+		if !window.After(g.At) {
+			return g
+		}
+		g.At = at
+	} else if g.At = g.At.Add(time.Duration(n) * growBack); at.Sub(g.At) >= growBack {
+		g.At = at
+	}
+	left := 1000 - g.Permille
+	may := left + n
+	for id, l := range g.Levels {
+		age := at.Sub(l.At)
+		if !tracks(x, id) || age < 0 || age >= forgetAfter {
+			continue
+		}
+		safe := max(l.Left*safePercent/100, left)
+		if age < l.Probe {
+			may = min(may, safe)
+		} else if byRequests {
+			may = min(may, max(safe, left+probeStep))
+		}
+	}
+	g.Permille = 1000 - may
+	return g
+}
+
+// learn remembers what BE work had when a service missed its objective, if it had lost
+// something and was getting it back. It reports whether that was at about the known level.
+func (g BackOff) learn(x slo.Tracker, m slo.Miss, at time.Time) (all map[node.WorkloadID]Level, again bool) {
+	if g.Permille == 0 || g.Miss.Happened() {
+		return g.Levels, false
+	}
+	next := Level{Left: 1000 - g.Permille, At: at, Probe: firstProbe}
+	if m.Percentile != "" {
+		next.Probe = firstRequestProbe
+	}
+	if l, known := g.Levels[m.Workload]; known && 100*max(next.Left-l.Left, l.Left-next.Left) <= nearPercent*l.Left {
+		next.Probe, again = min(2*l.Probe, longestInterval), true
+		if m.Percentile == "" { // a miss in a second may be chance
+			next.Left = max(next.Left, (next.Left+l.Left)/2)
+		}
+	}
+	all = map[node.WorkloadID]Level{m.Workload: next}
+	for id, l := range g.Levels {
+		if age := at.Sub(l.At); id != m.Workload && tracks(x, id) && age >= 0 && age < forgetAfter {
+			all[id] = l
+		}
+	}
+	return all, again
+}
+
+// tracks reports whether a service still has an objective.
+func tracks(x slo.Tracker, id node.WorkloadID) bool {
+	_, waits := x.Work[id]
+	_, requests := x.Requests[id]
+	return waits || requests
 }
 
 // subtract subtracts the back-off from the budget, but leaves at least the

@@ -85,3 +85,109 @@ func TestAClockThatWasSetBackDelaysNoCPU(t *testing.T) {
 		t.Errorf("the back-off is %d ‰ a second later, want 480", g.Permille)
 	}
 }
+
+// A line is a service that misses its objective when BE work has more than most thousandths
+// of its budget.
+type line struct {
+	g      BackOff
+	at     time.Time
+	most   int64
+	missed time.Time
+	misses int
+}
+
+// second lets a second pass for a service that is judged by its waits.
+func (p *line) second() {
+	p.at = p.at.Add(time.Second)
+	if 1000-p.g.Permille > p.most {
+		p.missed = p.at
+		p.misses++
+	}
+	f := slo.State{}
+	if p.at.Sub(p.missed) < 5*time.Second {
+		f.Miss = slo.Miss{Workload: "web", At: p.missed}
+	}
+	p.g = p.g.Follow(slo.Tracker{Work: map[node.WorkloadID]slo.State{"web": f}}, noneAlone, p.at)
+}
+
+// TestTheLevelOfAllBEWorkIsProbedRarely counts the missed windows of an hour. Without a
+// memory, each return to the level would cost one or more.
+func TestTheLevelOfAllBEWorkIsProbedRarely(t *testing.T) {
+	p := line{at: time.Unix(1e6, 0), most: 600}
+	var sum int64
+	for range 3600 {
+		p.second()
+		sum += 1000 - p.g.Permille
+	}
+	t.Logf("%d missed windows of 3600; BE work had %d ‰ on average, 600 would keep the objective", p.misses, sum/3600)
+	if p.misses > 12 || sum/3600 < 480 {
+		t.Errorf("%d missed windows, and BE work had %d ‰", p.misses, sum/3600)
+	}
+	// The service needs nothing any more: BE work gets everything back.
+	p.most = 1000
+	for range 3600 {
+		p.second()
+	}
+	if p.g.Permille != 0 {
+		t.Errorf("an hour later: %+v", p.g)
+	}
+}
+
+// TestALevelGoesWithItsService holds BE work at the level of a service, which then has no
+// objective any more.
+func TestALevelGoesWithItsService(t *testing.T) {
+	p := line{at: time.Unix(1e6, 0), most: 600}
+	for range 60 {
+		p.second()
+	}
+	if len(p.g.Levels) != 1 || p.g.Permille < 400 {
+		t.Fatalf("%+v", p.g)
+	}
+	for range 60 {
+		p.at = p.at.Add(time.Second)
+		p.g = p.g.Follow(slo.Tracker{}, noneAlone, p.at)
+	}
+	if p.g.Permille != 0 {
+		t.Errorf("without an objective: %+v", p.g)
+	}
+}
+
+// TestTheBackOffForRequestsConverges counts the missed windows of an hour of a service that
+// is judged by its requests, in windows of 15 s that are known a second late.
+func TestTheBackOffForRequestsConverges(t *testing.T) {
+	var g BackOff
+	at, begun := time.Unix(1e6, 0), time.Unix(1e6, 0)
+	var window slo.RequestState
+	misses, windows, most, sum := 0, 0, int64(0), int64(0)
+	for range 3600 {
+		at = at.Add(time.Second)
+		sum += 1000 - g.Permille
+		if at.After(begun) {
+			most = max(most, 1000-g.Permille)
+		}
+		if at.Sub(begun) == 15*time.Second {
+			windows++
+			window = slo.RequestState{Judgement: slo.Judgement{Verdict: slo.Kept}}
+			was := begun
+			begun = at
+			if most > 600 {
+				misses++
+				window.Miss = slo.Miss{Workload: "web", At: at, Percentile: "p99"}
+				window.Judgement = slo.Judgement{Verdict: slo.Missed, Cause: slo.ForBE, Begun: was, At: at}
+				begun = at.Add(4 * time.Second) // the next reading
+			}
+			window.From.At, most = begun, 0
+			if begun.After(at) {
+				window.From.At = time.Time{}
+			}
+		}
+		if at.Equal(begun) {
+			window.From.At = begun
+		}
+		g = g.Follow(slo.Tracker{Requests: map[node.WorkloadID]slo.RequestState{"web": window}}, noneAlone, at)
+	}
+	t.Logf("%d missed windows of %d; BE work had %d ‰ on average, 600 would keep the objective", misses, windows, sum/3600)
+	if 20*misses > windows || sum/3600 < 480 {
+		t.Errorf("%d missed windows of %d, and BE work had %d ‰", misses, windows, sum/3600)
+	}
+}
