@@ -140,6 +140,11 @@ type ServiceRequests struct {
 	// answered; absent: no bucket of the histogram is that long.
 	Percentile string           `json:"percentile,omitempty"`
 	Measured   *metav1.Duration `json:"measured,omitempty"`
+	// Quiet is such a time in the best window of about an hour in which BE work caused
+	// hardly any waits. Absent: there was none. TooShort says that the target was missed in
+	// it: it cannot be kept on this node, whatever BE work does.
+	Quiet    *metav1.Duration `json:"quiet,omitempty"`
+	TooShort bool             `json:"tooShort,omitempty"`
 	// Total is the number of requests in the last window whose time is known. Of Unknown
 	// requests besides, the source socket could not tell how long they took: with more
 	// than one in a hundred of these, there is no verdict.

@@ -655,6 +655,11 @@ func (in *ServiceRequests) DeepCopyInto(out *ServiceRequests) {
 		*out = new(v1.Duration)
 		**out = **in
 	}
+	if in.Quiet != nil {
+		in, out := &in.Quiet, &out.Quiet
+		*out = new(v1.Duration)
+		**out = **in
+	}
 	if in.Buckets != nil {
 		in, out := &in.Buckets, &out.Buckets
 		*out = make([]RequestBucket, len(*in))

@@ -201,6 +201,10 @@ func requestsOf(v View, j slo.RequestJudgement) *v1alpha1.ServiceRequests {
 		measured := duration(tail)
 		r.Measured = &measured
 	}
+	if j.Quiet.Tail > 0 {
+		quiet := duration(j.Quiet.Tail)
+		r.Quiet, r.TooShort = &quiet, j.TooShort()
+	}
 	for i, n := range j.Counts {
 		if n == 0 {
 			continue

@@ -163,6 +163,9 @@ func reportedPage(s v1alpha1.ServiceObjective, all *v1alpha1.Objectives) verdict
 			j.Requests.Tail = node.Some(r.Measured.Duration)
 		}
 		j.Requests.Spent = spentOf(s)
+		if j.Requests.Quiet.Missed = r.TooShort; r.Quiet != nil {
+			j.Requests.Quiet.Tail = r.Quiet.Duration
+		}
 	}
 	page := verdict.Page{Judgement: j, Unmeasured: s.Why, All: verdict.ClassBound{Files: all.By, Reason: all.Why}}
 	if all.BECPU != nil {

@@ -32,7 +32,8 @@ func TestTheNodeAndTheClusterSayTheSame(t *testing.T) {
 	}}
 	requests := slo.RequestJudgement{
 		Want: node.RequestObjective{Within: [len(node.Percentiles)]time.Duration{0: ms, 4: 5 * ms}, Source: node.SourceMetrics}, Target: 4,
-		Total: 750, Unknown: 7, Tail: node.Some(20 * ms), Bounds: []time.Duration{ms, 5 * ms, 20 * ms}, Counts: []int64{500, 200, 50, 0},
+		Total: 750, Unknown: 7, Tail: node.Some(20 * ms), Quiet: slo.Quiet{Tail: 20 * ms, At: at, Missed: true},
+		Bounds: []time.Duration{ms, 5 * ms, 20 * ms}, Counts: []int64{500, 200, 50, 0},
 	}
 	for _, cause := range append(slo.Causes, "") {
 		for _, v := range []slo.Verdict{slo.Kept, slo.Missed, slo.Undecided} {

@@ -259,9 +259,12 @@ func needs(s slo.Spent) string {
 	return fmt.Sprintf(" (%s, and %s before)", Short(work), Short(usual))
 }
 
-// quietText says that an objective for waits is missed without batch work as well. It
-// returns "" if it is not.
+// quietText says that an objective is missed without batch work as well. It returns "" if
+// it is not.
 func (p Page) quietText() string {
+	if r := p.Judgement.Requests; r.Verdict == slo.Missed && r.TooShort() {
+		return fmt.Sprintf(" Without batch work, %s was at most %s at best: this objective is too short for the node.", percentile(r), Short(r.Quiet.Tail))
+	}
 	if !p.Judgement.TooShort() {
 		return ""
 	}

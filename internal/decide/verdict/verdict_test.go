@@ -108,3 +108,17 @@ func TestBlameNamesTheCauseAndTheWork(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+// TestAnObjectiveForRequestsMayBeTooShort has a service that answers too late without batch
+// work as well.
+func TestAnObjectiveForRequestsMayBeTooShort(t *testing.T) {
+	r := slo.RequestJudgement{Verdict: slo.Missed, Target: 4, Quiet: slo.Quiet{Tail: 8 * time.Millisecond, Missed: true}}
+	const text = " Without batch work, p99 was at most 8ms at best: this objective is too short for the node."
+	if got := textOf(Page{Judgement: slo.Judgement{Verdict: slo.Missed, Cause: slo.ForBE, Requests: r}}); !strings.HasSuffix(got, text) {
+		t.Error(got)
+	}
+	r.Quiet.Missed = false
+	if got := textOf(Page{Judgement: slo.Judgement{Verdict: slo.Missed, Cause: slo.ForBE, Requests: r}}); strings.Contains(got, "Without batch work") {
+		t.Error(got)
+	}
+}
