@@ -174,7 +174,7 @@ func echo(fd int) {
 	}
 }
 
-// forward keeps each request for 20 ms, and then gives it to another server.
+// forward keeps each request for 50 ms, and then gives it to another server.
 func forward(fd int) {
 	c, err := net.Dial("tcp", os.Getenv(targetVar))
 	check(err)
@@ -184,7 +184,7 @@ func forward(fd int) {
 		if n, err := unix.Read(fd, message); err != nil || n != len(message) {
 			return
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond)
 		if _, err := c.Write(message); err != nil {
 			return
 		}
