@@ -235,6 +235,7 @@ func BenchmarkProgram(b *testing.B) {
 			for name, now := range runs(b, p) {
 				n := now.RunCount - before[name].RunCount
 				b.ReportMetric(float64(now.Runtime-before[name].Runtime)/float64(max(n, 1)), "ns/"+name)
+				b.ReportMetric(float64(n)/float64(b.N), name+"/op")
 			}
 			if err := service.Close(); err != nil {
 				b.Fatal(err)
