@@ -33,7 +33,7 @@ status:
   agent: v1
   usage: {cpu: 2400m, memory: 8Gi}
   pods: {LS: 2, BE: 3, Unmanaged: 1}
-  isolation: core_sched
+  isolation: cpu.idle
   batch:
     cpu:
       amount: 7200m
@@ -46,7 +46,14 @@ status:
       - {name: capacity, amount: 9600m, text: 60% of 16000m}
       - {name: node, amount: -400m, text: used by the system}
       - {name: LS, amount: "-2", text: used by LS}
-    memory: {amount: "0", policy: request, formula: "0", degraded: the size of the node's memory is unknown}
+    memory:
+      amount: 8Gi
+      policy: request
+      formula: 8Gi
+      terms:
+      - {name: capacity, amount: 21299Mi, text: 65% of 32Gi}
+      - {name: node, amount: -4915Mi, text: used by the system}
+      - {name: LS, amount: -8Gi, text: requested by LS}
   trials:
     kept: cpu.idle
     since: "2026-03-01T10:00:00Z"
@@ -68,7 +75,7 @@ status:
     - {uid: e, why: none can be granted}
   published: {cpu: 7200m, memory: 8Gi, at: "2026-03-01T11:59:30.000000Z", reason: as the agent reports}
   means:
-  - {feature: cpuQOS, by: core_sched}
+  - {feature: cpuQOS, by: cpu.idle}
   - {feature: memoryQOS, why: cgroup v1 has no memory.min}
   conditions:
   - {type: ConfigAccepted, status: "True", reason: AsAsked}
@@ -121,8 +128,11 @@ batch-cpu 7200m: what batch work may count on, by usage over 5m0s
   now     the formula gives 7500m: more is promised every 1m0s
   pods    3000m requested by running pods
 
-batch-memory 0Mi: what batch work may count on, by request
-  because the size of the node's memory is unknown
+batch-memory 8192Mi: what batch work may count on, by request
+       21299Mi  65% of 32Gi
+  -     4915Mi  used by the system
+  -     8192Mi  requested by LS
+  =     8192Mi
 
 The scheduler sees batch-cpu 7200m, batch-memory 8192Mi, written 30s ago: as the agent reports
 
@@ -192,9 +202,9 @@ func TestTopCountsMissedObjectives(t *testing.T) {
 func TestTopHasALineForEachNode(t *testing.T) {
 	checkShown(t, Top(scene(t), noon))
 	alike(t, Top(scene(t), noon), `
-NODE    CPU    CPU%  MEMORY  MEMORY%  BATCH-CPU  BATCH-MEMORY  PODS                     ISOLATION   REPORTED  TROUBLE
-node-0  -      -     -       -        -          -             -                        -           -         no report
-node-1  2400m  15%   8192Mi  25%      7200m      8192Mi        2 LS, 3 BE, 1 unmanaged  core_sched  4s        MemoryQOS, 1 pod asks for CPUs and has none
+NODE    CPU    CPU%  MEMORY  MEMORY%  BATCH-CPU  BATCH-MEMORY  PODS                     ISOLATION  REPORTED  TROUBLE
+node-0  -      -     -       -        -          -             -                        -          -         no report
+node-1  2400m  15%   8192Mi  25%      7200m      8192Mi        2 LS, 3 BE, 1 unmanaged  cpu.idle   4s        MemoryQOS, 1 pod asks for CPUs and has none
 `)
 }
 
@@ -206,7 +216,7 @@ func TestDoctorSaysWhereAFeatureIsNotDoneAndWhy(t *testing.T) {
   no report: node-0 (kubectl -n tenon-system get pods -o wide)
 
 How each feature works
-  cpuQOS       core_sched: node-1
+  cpuQOS       cpu.idle: node-1
   cpus         tenond binds CPUs: node-1
   memoryQOS    not done: cgroup v1 has no memory.min: node-1
 
@@ -247,13 +257,13 @@ func TestTrialsOfAllNodesAreAddedUp(t *testing.T) {
 		nodes = append(nodes, n)
 	}
 	alike(t, Isolation(nodes, noon), `
-NODE    IN USE      SINCE  TRIED     FOUND    PAIRS  WAIT WITHOUT  WAIT WITH  RATIO
-node-1  core_sched  2h0m   cpu.idle  kept     16     20µs          15.5µs     0.78 (0.69 to 0.86)
-node-1  core_sched  2h0m   siblings  no gain  32     15.6µs        15.6µs     1.00 (0.93 to 1.08)
-node-2  core_sched  2h0m   cpu.idle  kept     16     20µs          15.5µs     0.78 (0.69 to 0.86)
-node-2  core_sched  2h0m   siblings  no gain  32     15.6µs        15.6µs     1.00 (0.93 to 1.08)
-node-3  core_sched  2h0m   cpu.idle  worse    16     20µs          15.5µs     1.25 (1.10 to 1.40)
-node-4  core_sched  2h0m   -         -        -      -             -          -
+NODE    IN USE    SINCE  TRIED     FOUND    PAIRS  WAIT WITHOUT  WAIT WITH  RATIO
+node-1  cpu.idle  2h0m   cpu.idle  kept     16     20µs          15.5µs     0.78 (0.69 to 0.86)
+node-1  cpu.idle  2h0m   siblings  no gain  32     15.6µs        15.6µs     1.00 (0.93 to 1.08)
+node-2  cpu.idle  2h0m   cpu.idle  kept     16     20µs          15.5µs     0.78 (0.69 to 0.86)
+node-2  cpu.idle  2h0m   siblings  no gain  32     15.6µs        15.6µs     1.00 (0.93 to 1.08)
+node-3  cpu.idle  2h0m   cpu.idle  worse    16     20µs          15.5µs     1.25 (1.10 to 1.40)
+node-4  cpu.idle  2h0m   -         -        -      -             -          -
 
 Together
   cpu.idle: kept on 2, worse on 1; where it is in use, saves 32.4s of waiting for a CPU an hour (1m51.6s instead of 2m24s); 2 more services are not counted
