@@ -16,10 +16,15 @@ start=$SECONDS
 while read -rt "${STAGE_PULSE:-120}" _ <> <(:); [ $? -gt 128 ] && kill -0 $$ 2>/dev/null; do
 	echo "-- $name: goes on, for $(((SECONDS - start) / 60)) min of at most $budget"
 done &
-pulse=$! && disown # else this shell reports that it was ended
-trap 'kill "$pulse" 2>/dev/null' EXIT
+pulse=$!
+# still ends the lines, and waits: none may follow the result of the stage. The shell
+# would report that it was ended.
+still() { { kill "$pulse" && wait "$pulse"; } 2>/dev/null; }
+trap still EXIT
 timeout --kill-after=20s "$budget" "$@"
 status=$?
+still
+trap - EXIT # its process is gone, and its number may be another's
 [ "$status" = 124 ] && echo "== $name: over its budget of $budget"
 # In a subshell, times would not know this shell's children.
 times=$(mktemp)
