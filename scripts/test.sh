@@ -11,8 +11,8 @@ begun=$SECONDS
 stages='
 tools          1  0  installs missing Debian packages, as root or by sudo
 vet            7  1  fetches the modules; formatting, go vet, the linter
-vm-kernel      4  0  fetches three kernels and the emulator
-cluster-build 10  0  compiles Kubernetes, etcd, containerd and runc
+vm-kernel      1  0  fetches three kernels and the emulator
+cluster-build  6  0  compiles Kubernetes, etcd, containerd and runc
 user           4  4  the tests without root
 chart          2  1  Helm as a library, and the chart
 scheduler      2  1  tenon-scheduler, a module of its own
@@ -33,7 +33,7 @@ is_there() {
 	esac >/dev/null 2>&1
 }
 
-echo "make test: ten stages; about 40 minutes for the first time on two CPUs, and 15 to 20 after it."
+echo "make test: ten stages; up to 40 minutes for the first time on two CPUs, and 15 to 20 after it."
 echo "For less: make unit takes two minutes and needs no root; make user-test, root-test, cluster-test"
 echo "and vm run one stage each."
 echo
