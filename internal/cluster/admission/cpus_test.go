@@ -33,8 +33,8 @@ func emptyNode() *ledger.View {
 	return l.View("n")
 }
 
-// whatItGets returns what a pod gets on an empty node: "exclusive, 2 CPUs" or "pool of
-// one L3 cache". It returns "nothing" if the pod demands no CPUs, and "refused"
+// whatItGets returns what a pod gets on an empty node: "exclusive, 2 CPUs", "exclusive,
+// 4 CPUs on 2 whole cores" if it may have no others, or "pool of one L3 cache". It returns "nothing" if the pod demands no CPUs, and "refused"
 // if the webhook refuses the pod. A warning follows after a colon.
 func whatItGets(t *testing.T, text string) string {
 	t.Helper()
@@ -67,7 +67,21 @@ func whatItGets(t *testing.T, text string) string {
 			}
 		}
 	}
-	return strings.Join(append([]string{fmt.Sprintf("%v, %d CPUs", d.Policy, o.CPUs.Len())}, v.Texts()...), ": ")
+	got := fmt.Sprintf("%v, %d CPUs", d.Policy, o.CPUs.Len())
+	if d.Bind == cpus.OnlyWhole {
+		got += fmt.Sprintf(" on %d whole cores", wholeCores(o.CPUs))
+	}
+	return strings.Join(append([]string{got}, v.Texts()...), ": ")
+}
+
+// wholeCores returns the number of cores of emptyNode of which a set has both threads.
+func wholeCores(set unit.CPUSet) (n int) {
+	for core := range unit.CPU(16) {
+		if set.Has(core) && set.Has(core+16) {
+			n++
+		}
+	}
+	return n
 }
 
 // TestThePageOfCPUsSaysWhatPodsGet compares the manifests of examples/cpus with
@@ -92,8 +106,15 @@ func TestThePageOfCPUsSaysWhatPodsGet(t *testing.T) {
 		if got := whatItGets(t, string(manifest)); got != said[name] {
 			t.Errorf("the pod %s gets %q, and the table says %q", name, got, said[name])
 		}
-		if name == "db" && !strings.Contains(text, "```yaml\n"+string(manifest)+"```\n") {
+		if name != "cores" {
+			continue
+		}
+		if !strings.Contains(text, "```yaml\n"+string(manifest)+"```\n") {
 			t.Errorf("docs/cpus.md shows another manifest of %s than %s", name, file)
+		}
+		const never = "no room for own CPUs: the number is not a number of whole cores"
+		if got := whatItGets(t, strings.Replace(string(manifest), `cpu: "4"`, `cpu: "3"`, 1)); got != never {
+			t.Errorf("with three CPUs the pod gets %q, want %q", got, never)
 		}
 	}
 }

@@ -338,7 +338,7 @@ func TestAKubeletThatBindsCPUsIsNamed(t *testing.T) {
 func TestANodeWhoseCPUsAreAllReservedIsNamed(t *testing.T) {
 	const (
 		start  = "no CPU is left for pods that ask for CPUs: all 16 are reserved, by "
-		others = "the kubelet (reservedSystemCPUs), the file of tenond (pool), the kernel (isolcpus) or work outside pods"
+		others = "the kubelet (reservedSystemCPUs), the file of tenond (cpus), the kernel (isolcpus) or work outside pods"
 	)
 	for name, x := range map[string]struct{ annotation, reserved, allocatable, want string }{
 		"by the annotation":                  {`{"reservedCPUs": "0-31"}`, "0-15", "16", start + "the annotation node.koordinator.sh/reservation"},

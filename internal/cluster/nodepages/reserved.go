@@ -46,7 +46,7 @@ func (n Node) AllReserved() string {
 	if err != nil || all.Empty() || !reserved.Contains(all) {
 		return ""
 	}
-	by := "the kubelet (reservedSystemCPUs), the file of tenond (pool), the kernel (isolcpus) or work outside pods"
+	by := "the kubelet (reservedSystemCPUs), the file of tenond (cpus), the kernel (isolcpus) or work outside pods"
 	switch said := n.annotated().Intersect(all); {
 	case said == all:
 		by = "the annotation " + annotationReservation
