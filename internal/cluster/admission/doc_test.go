@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"sigs.k8s.io/yaml"
@@ -12,12 +13,11 @@ import (
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/config"
+	"tenon.sh/tenon/internal/model/node"
 )
 
-func page(t *testing.T) string {
-	t.Helper()
-	return readPage(t, "kubernetes")
-}
+// pagesOfManifests are the pages of docs whose manifests a user may apply as they are.
+var pagesOfManifests = []string{"workloads", "kubernetes", "objectives"}
 
 // readPage returns the text of a page of docs.
 func readPage(t *testing.T, name string) string {
@@ -61,12 +61,16 @@ func TestTheProfileThatLeavesPodsAlone(t *testing.T) {
 	}
 }
 
-// TestEveryExampleOfThePageIsAccepted applies the webhooks to each example of
-// docs/kubernetes.md. They must accept it without a warning.
-func TestEveryExampleOfThePageIsAccepted(t *testing.T) {
-	examples := strings.Split(page(t), "```yaml\n")[1:]
-	if len(examples) < 6 {
-		t.Fatalf("%d examples; want some", len(examples))
+// TestEveryExampleOfThePagesIsAccepted applies the webhooks to each example of the
+// pages. They must accept it without a warning.
+func TestEveryExampleOfThePagesIsAccepted(t *testing.T) {
+	var examples []string
+	for _, name := range pagesOfManifests {
+		of := strings.Split(readPage(t, name), "```yaml\n")[1:]
+		if len(of) == 0 {
+			t.Errorf("docs/%s.md has no example", name)
+		}
+		examples = append(examples, of...)
 	}
 	for _, rest := range examples {
 		text, _, _ := strings.Cut(rest, "```")
@@ -85,6 +89,14 @@ func TestEveryExampleOfThePageIsAccepted(t *testing.T) {
 			var p corev1.Pod
 			read(&p)
 			_, v = admit(Request{Pod: &p})
+		case "Job":
+			var j batchv1.Job
+			read(&j)
+			var p *corev1.Pod
+			p, v = admit(Request{Pod: &corev1.Pod{ObjectMeta: j.Spec.Template.ObjectMeta, Spec: j.Spec.Template.Spec}})
+			if class := kube.Class(p); class != node.BE {
+				t.Errorf("a pod of the Job has class %q, want BE", class)
+			}
 		case "ConfigMap":
 			var m corev1.ConfigMap
 			read(&m)
@@ -125,9 +137,9 @@ func TestEveryExampleOfThePageIsAccepted(t *testing.T) {
 	}
 }
 
-// TestEveryWordIsOnThePage checks that docs/kubernetes.md names each label,
-// annotation and resource.
-func TestEveryWordIsOnThePage(t *testing.T) {
+// TestEveryWordIsOnAPage checks that docs/kubernetes.md or docs/workloads.md names
+// each label, annotation and resource.
+func TestEveryWordIsOnAPage(t *testing.T) {
 	words := []string{
 		kube.LabelQOSClass, kube.LabelPriorityClass, kube.LabelSubPriority,
 		kube.AnnotationCPUBurst, kube.AnnotationCPUQOS, kube.AnnotationMemoryQOS, kube.AnnotationBlkIOQOS, kube.AnnotationNetworkQOS, kube.AnnotationEvictionPolicy,
@@ -138,10 +150,10 @@ func TestEveryWordIsOnThePage(t *testing.T) {
 	for _, f := range formerNames {
 		words = append(words, string(f.from))
 	}
-	text := page(t)
+	text := readPage(t, "kubernetes") + readPage(t, "workloads")
 	for _, w := range words {
 		if !strings.Contains(text, "`"+w+"`") && !strings.Contains(text, "`"+w+":") {
-			t.Errorf("docs/kubernetes.md does not name `%s`", w)
+			t.Errorf("neither docs/kubernetes.md nor docs/workloads.md names `%s`", w)
 		}
 	}
 }
