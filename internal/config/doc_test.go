@@ -135,7 +135,7 @@ func rangeText(k key, v reflect.Value) string {
 		return "true, false"
 	}
 	if len(k.words) > 0 {
-		return strings.Replace(strings.Join(k.words, ", "), mechanismNames(), "[a mechanism](kernel-qos.md#the-isolation-mechanisms)", 1)
+		return strings.Replace(strings.Join(k.words, ", "), mechanismNames(), "[a mechanism](isolation.md#the-isolation-mechanisms)", 1)
 	}
 	s := strings.TrimSpace(k.span.String())
 	return strings.TrimPrefix(strings.TrimPrefix(s, "from "), "of ")

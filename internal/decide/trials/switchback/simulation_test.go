@@ -149,7 +149,7 @@ func within3(t *testing.T, what string, got, bound float64, n int, atLeast bool)
 }
 
 // TestTheTrialKeepsItsErrorRates simulates whole trials. With TENON_TEST_LONG
-// it simulates more of them. It prints the table in docs/kernel-qos.md.
+// it simulates more of them. It prints the table in docs/trials.md.
 func TestTheTrialKeepsItsErrorRates(t *testing.T) {
 	trials := 100
 	if os.Getenv("TENON_TEST_LONG") != "" {
