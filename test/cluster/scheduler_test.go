@@ -203,16 +203,16 @@ func (h *schedulerCluster) ownedCPUs(p corev1.Pod) unit.CPUSet {
 }
 
 // metricsNeedARight reads the metrics of a scheduler that asks the API server
-// who the reader is. A reader with the rights of docs/scheduler.md must get them,
+// who the reader is. A reader with the rights of docs/metrics.md must get them,
 // and a reader without a token must not.
 func (h *schedulerCluster) metricsNeedARight() {
 	h.t.Helper()
-	page, err := os.ReadFile("../../docs/scheduler.md")
+	page, err := os.ReadFile("../../docs/metrics.md")
 	must(h.t, err)
 	_, rights, found := strings.Cut(string(page), "```yaml\napiVersion: v1\nkind: ServiceAccount\n")
 	rights, _, closed := strings.Cut(rights, "```")
 	if !found || !closed {
-		h.t.Fatal("docs/scheduler.md has no ServiceAccount for the metrics")
+		h.t.Fatal("docs/metrics.md has no ServiceAccount for the metrics")
 	}
 	h.apply(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"tenon-system"}}`)
 	h.apply("apiVersion: v1\nkind: ServiceAccount\n" + rights)

@@ -9,7 +9,7 @@ import (
 )
 
 // TestThePluginCanBeBuiltIntoAnotherScheduler creates a module outside of this
-// repository as docs/scheduler.md describes it, and builds it.
+// repository as scheduler/README.md describes it, and builds it.
 func TestThePluginCanBeBuiltIntoAnotherScheduler(t *testing.T) {
 	if testing.Short() {
 		t.Skip("links a kube-scheduler")
@@ -26,7 +26,7 @@ func TestThePluginCanBeBuiltIntoAnotherScheduler(t *testing.T) {
 		}
 		return string(text)
 	}
-	page := read("docs/scheduler.md")
+	page := read("scheduler/README.md")
 	words := []string{
 		"command := app.NewSchedulerCommand(app.WithPlugin(plugin.Name, plugin.New))",
 		"require tenon.sh/tenon/scheduler v0.0.0", "replace tenon.sh/tenon => ../tenon\n", "replace tenon.sh/tenon/scheduler => ../tenon/scheduler\n",
@@ -35,7 +35,7 @@ func TestThePluginCanBeBuiltIntoAnotherScheduler(t *testing.T) {
 	module = strings.Replace(module, "replace tenon.sh/tenon => ../\n", "", 1)
 	for _, line := range words {
 		if !strings.Contains(page, line) {
-			t.Fatalf("docs/scheduler.md does not say %q", line)
+			t.Fatalf("scheduler/README.md does not say %q", line)
 		}
 		if line != words[0] {
 			module += "\n" + line
