@@ -166,6 +166,50 @@ func TestTheFirstPagesAreShortAndTrue(t *testing.T) {
 	}
 }
 
+// The rules of decision 112 that can be counted.
+const (
+	maxCell       = 200 // characters of a cell as a reader sees it
+	maxShortLines = 120
+)
+
+// shortPages have at most maxShortLines lines.
+var shortPages = []string{"README.md", "docs/scheduler.md"}
+
+// TestAPageHasOneReader checks that each page of docs begins with its reader, that the
+// pages which must be short are short, and that no cell of a table hides exceptions: the
+// rule stands in the cell, and what it does not hold for in a list below the table.
+func TestAPageHasOneReader(t *testing.T) {
+	all, cells := pages(t), 0
+	for name, p := range all {
+		isOfUsers := path.Dir(name) == "docs" || name == "README.md" || name == "deploy/chart/tenon/README.md"
+		if !isOfUsers {
+			continue
+		}
+		if path.Dir(name) == "docs" && !strings.HasPrefix(p.lines[2], "For ") {
+			t.Errorf("%s: the first sentence must say for whom the page is: \"For …\"", name)
+		}
+		for i, line := range p.prose {
+			if !strings.HasPrefix(line, "| ") {
+				continue
+			}
+			for cell := range strings.SplitSeq(aLink.ReplaceAllString(line, "]"), " | ") {
+				cells++
+				if n := utf8.RuneCountInString(strings.Trim(cell, "| ")); n > maxCell {
+					t.Errorf("%s:%d: a cell of %d characters, at most %d: put its exceptions into a list below", name, i+1, n, maxCell)
+				}
+			}
+		}
+	}
+	if cells < 2000 {
+		t.Errorf("found %d cells: the test looks in the wrong place", cells)
+	}
+	for _, name := range shortPages {
+		if n := len(all[name].lines) - 1; n > maxShortLines {
+			t.Errorf("%s has %d lines, at most %d", name, n, maxShortLines)
+		}
+	}
+}
+
 // TestEveryPageIsLinkedFromItsIndex checks that the index of each folder links
 // all its pages.
 func TestEveryPageIsLinkedFromItsIndex(t *testing.T) {
