@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tenon.sh/tenon/internal/agent/printable"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/machine/statedir"
@@ -42,7 +43,7 @@ func saveState(dir string, from proc.FS, read time.Duration, st policy.State, kn
 	if err != nil {
 		return err
 	}
-	data, err := json.Marshal(savedState{Version: statedir.Version, Boot: boot, Uptime: now, Read: read, State: st, Containers: known})
+	data, err := printable.Marshal(savedState{Version: statedir.Version, Boot: boot, Uptime: now, Read: read, State: st, Containers: known})
 	if err != nil {
 		return fmt.Errorf("save the state of the policies: %w", err)
 	}
@@ -64,6 +65,7 @@ func loadState(dir string, from proc.FS) (r savedState, age time.Duration, ok bo
 	if err != nil || json.Unmarshal(data, &r) != nil || r.Version != statedir.Version {
 		return savedState{}, 0, false
 	}
+	r = printable.Unquote(r, data)
 	boot, err := from.BootID()
 	if err != nil || boot != r.Boot {
 		return savedState{}, 0, false

@@ -59,6 +59,33 @@ func TestTheNextDaemonRemembersOnce(t *testing.T) {
 	}
 }
 
+// TestTheNextDaemonRemembersNamesOfAnyBytes saves the counters of cgroups whose names are
+// not UTF-8, which the kernel accepts. JSON has one form for all of them.
+func TestTheNextDaemonRemembersNamesOfAnyBytes(t *testing.T) {
+	dir, fs := t.TempDir(), proc.Default()
+	now, err := uptime()
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := measuredState(time.Now())
+	used := map[node.WorkloadID]time.Duration{"be/\xff": 1, "be/\xfe": 2, "be/\ufffd": 3, `be/"\xff"`: 4}
+	st.Use.Counter = used
+	containers := map[string][]container.Container{"containerd:///run/c.sock": {{ID: "c1", Cgroup: "default/\xff"}}}
+	if err := saveState(dir, fs, now, st, containers); err != nil {
+		t.Fatal(err)
+	}
+	r, _, ok := loadState(dir, fs)
+	if !ok {
+		t.Fatal("nothing was remembered")
+	}
+	if diff := cmp.Diff(used, r.State.Use.Counter); diff != "" {
+		t.Errorf("the counters (-saved +remembered):\n%s", diff)
+	}
+	if diff := cmp.Diff(containers, r.Containers); diff != "" {
+		t.Errorf("the containers (-saved +remembered):\n%s", diff)
+	}
+}
+
 // TestTheNextDaemonKnowsWhenTheCountersWereRead saves a state nine seconds after its
 // snapshot, as on a node whose ticks are ten seconds apart. The next daemon must
 // not take the use of these nine seconds for the use of a moment. If it stops

@@ -1,5 +1,5 @@
-// Package printable makes texts safe for a terminal. A user who may create cgroups
-// chooses their names, and a name may have line feeds, escape sequences of
+// Package printable makes texts safe for a terminal and for JSON. A user who may create
+// cgroups chooses their names, and a name may have line feeds, escape sequences of
 // terminals, characters without a width, and bytes that are not UTF-8.
 package printable
 

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"tenon.sh/tenon/internal/agent/printable"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/machine/statedir"
@@ -181,7 +182,7 @@ func (a *Audit) run() {
 func (a *Audit) write(writes []Write) (err error) {
 	var text []byte
 	for _, w := range writes {
-		line, err := textOfLine(w)
+		line, err := printable.Marshal(w)
 		if err != nil {
 			return err
 		}

@@ -4,9 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+
+	"tenon.sh/tenon/internal/agent/printable"
 )
 
 // maxLine is the maximum length of a line in bytes. Even a key line for ten
@@ -64,6 +67,14 @@ func (r *reader) next() (entry, error) {
 		r.begun = true
 		return e, nil
 	}
+}
+
+// parseLine parses the JSON of a line of the record.
+func parseLine(text []byte) (l line, err error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields() // without a field, a replay would have other results
+	err = d.Decode(&l)
+	return printable.Unquote(l, text), err
 }
 
 // isForeign reports whether this program cannot read a line because of its

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"tenon.sh/tenon/internal/agent/printable"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/model/node"
@@ -41,7 +42,7 @@ func linesOf(t *testing.T, turns []Tick, every int) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := textOfLine(l)
+		text, err := printable.Marshal(l)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -470,7 +471,7 @@ func FuzzReplay(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		one, err := textOfLine(line)
+		one, err := printable.Marshal(line)
 		if err != nil {
 			f.Fatal(err)
 		}

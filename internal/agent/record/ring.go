@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"tenon.sh/tenon/internal/agent/printable"
 )
 
 const (
@@ -111,7 +113,7 @@ func (r *Recorder) add(t Tick) error {
 	if err != nil {
 		return err
 	}
-	text, err := textOfLine(l)
+	text, err := printable.Marshal(l)
 	if err != nil {
 		return fmt.Errorf("record a tick: %w", err)
 	}
