@@ -79,6 +79,9 @@ type ServiceObjective struct {
 	// node.
 	State string            `json:"state"`
 	Since *metav1.MicroTime `json:"since,omitempty"`
+	// Lasted says for how long each state was in force. Absent: the agent is of an
+	// earlier version.
+	Lasted *StateTimes `json:"lasted,omitempty"`
 	// Measured is a time that 99 of 100 waits in the last window did not exceed.
 	// Estimated: only the mean wait was measured, and Measured is five times as long.
 	Measured  *metav1.Duration `json:"measured,omitempty"`
@@ -114,6 +117,16 @@ type ServiceObjective struct {
 	// window. In ThrottledPeriods of them the limit stopped the service.
 	Periods          int64 `json:"periods,omitempty"`
 	ThrottledPeriods int64 `json:"throttledPeriods,omitempty"`
+}
+
+// StateTimes says for how long each state of a service with an objective was in force.
+type StateTimes struct {
+	// Since is the time at which the agent first saw this objective, on the clock of the
+	// node: the start of the agent, or a change of the objective.
+	Since     metav1.MicroTime `json:"since"`
+	Kept      metav1.Duration  `json:"kept"`
+	Missed    metav1.Duration  `json:"missed"`
+	Undecided metav1.Duration  `json:"undecided"`
 }
 
 // ServiceRequests says whether a service answers requests as fast as it should.

@@ -14,6 +14,7 @@ import (
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/slo"
 	"tenon.sh/tenon/internal/decide/suppresscost"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/model/node"
@@ -71,6 +72,7 @@ type Agent struct {
 	state     policy.State
 	quotas    quotaWatch
 	watermark suppresscost.Watermark
+	lasted    map[node.WorkloadID]slo.Lasted
 	pause     time.Duration
 }
 
@@ -99,6 +101,8 @@ func (a *Agent) tickOnce(ctx context.Context, events []tick.Event) (tick.Tick, e
 	a.state, t.Wants = policy.Decide(a.Config, a.state, s)
 	t.Batch, t.Selection = a.state.Batch.Offer, a.state.Selector.Status
 	t.Objectives, t.BackOff = a.state.SLO.Judgements(s), a.state.CPUBackOff.Permille
+	a.lasted = slo.Follow(a.lasted, s, t.Objectives)
+	t.Lasted = a.lasted
 	t.Single = a.state.Single.InForce(s)
 	t.Held, t.Misfits, t.Victims = a.state.CPUs, a.state.Misfits.Misfits(), a.state.Evictions.Victims
 	t.Slices = a.state.Seats.Slices(a.Config.Seats)

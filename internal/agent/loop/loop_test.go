@@ -467,3 +467,19 @@ func TestTheThresholdIsNotChargedWithCPUsOfOwners(t *testing.T) {
 		}
 	}
 }
+
+// TestTheTimeWithoutAVerdictIsCounted has an objective on a node that does not measure waits.
+func TestTheTimeWithoutAVerdictIsCounted(t *testing.T) {
+	h := colocated()
+	h.snap.Workloads[0].Objective.RunQueueDelay = node.Some(time.Millisecond)
+	a := Agent{Host: h}
+	for ticks := range 10 {
+		last, err := a.Step(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l := last.Lasted["web"]; l.Begun != time.Unix(1, 0) || l.Undecided != time.Duration(ticks)*time.Second || l.Total() != l.Undecided {
+			t.Errorf("at tick %d: %+v", ticks, l)
+		}
+	}
+}

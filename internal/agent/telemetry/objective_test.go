@@ -36,6 +36,7 @@ func TestAnObjectiveHasTheLabelsOfItsPod(t *testing.T) {
 		}
 		turn.Snapshot.Workloads, turn.Objectives[id] = append(turn.Snapshot.Workloads, w), j
 	}
+	turn.Lasted = map[node.WorkloadID]slo.Lasted{"shop/mute": {Kept: 3 * time.Second, Missed: 500 * time.Millisecond, Undecided: time.Minute}}
 	m.Observe(turn, nil, time.Second)
 	_, text := scrape(t, m, "/metrics")
 	for _, want := range []string{
@@ -45,6 +46,9 @@ func TestAnObjectiveHasTheLabelsOfItsPod(t *testing.T) {
 		`tenon_objective_verdict{cause="",class="LS",namespace="shop",pod="cart",verdict="kept",workload="shop/cart/uid-old"} 1`,
 		`tenon_objective_verdict{cause="unmeasured",class="LS",namespace="shop",pod="new",verdict="undecided",workload="shop/new"} 1`,
 		`tenon_objective_missed{class="LS",namespace="",pod="",workload="system.slice/db"} 0`,
+		`tenon_objective_verdict_seconds_total{class="LS",namespace="shop",pod="mute",verdict="kept",workload="shop/mute"} 3`,
+		`tenon_objective_verdict_seconds_total{class="LS",namespace="shop",pod="mute",verdict="missed",workload="shop/mute"} 0.5`,
+		`tenon_objective_verdict_seconds_total{class="LS",namespace="shop",pod="mute",verdict="undecided",workload="shop/mute"} 60`,
 		`tenon_request_target_seconds{class="LS",namespace="shop",percentile="p50",pod="fast",workload="shop/fast"} 0.001`,
 		`tenon_request_target_seconds{class="LS",namespace="shop",percentile="p99",pod="fast",workload="shop/fast"} 0.005`,
 		`tenon_request_latency_seconds{class="LS",namespace="shop",percentile="p99",pod="fast",workload="shop/fast"} 0.004`,

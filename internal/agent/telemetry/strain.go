@@ -1,6 +1,8 @@
 package telemetry
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"tenon.sh/tenon/internal/decide/misfit"
@@ -12,6 +14,7 @@ import (
 var (
 	descMissed  = desc("tenon_objective_missed", "1: the workload misses its objective now, because of best-effort work or for another reason.", objectiveLabels...)
 	descVerdict = desc("tenon_objective_verdict", "1, with the verdict about an objective and its cause.", append(objectiveLabels, "verdict", "cause")...)
+	descLasted  = desc("tenon_objective_verdict_seconds_total", "Time for which each verdict about an objective was in force, since the agent started or the objective changed.", append(objectiveLabels, "verdict")...)
 	descTarget  = desc("tenon_request_target_seconds", "Time within which this percentile of the requests of a workload should be answered.", append(objectiveLabels, "percentile")...)
 	descTail    = desc("tenon_request_latency_seconds", "Time within which this percentile of the requests of a workload was answered in the last window with a verdict: the target that decided it.", append(objectiveLabels, "percentile")...)
 	descAsked   = desc("tenon_requests_total", "Requests of a workload with an objective for them, since their source began: those whose time is known, and those of which the source could not tell it.", append(objectiveLabels, "time")...)
@@ -51,7 +54,7 @@ func (e emitter) emitNodeSLO(u node.Usage) {
 // the workload misses its objective.
 func (e emitter) emitSLO(t tick.Tick, w node.Workload, labels ...string) {
 	if j, has := t.Objectives[w.ID]; has {
-		e.emitObjective(j, w)
+		e.emitObjective(j, t.Lasted[w.ID], w)
 	}
 	if b, bounded := t.Single[w.ID]; bounded {
 		namespace, pod := podOf(w)
@@ -87,12 +90,15 @@ func podOf(w node.Workload) (namespace, pod string) {
 	return "", ""
 }
 
-// emitObjective emits the verdict about an objective. Without a verdict, nothing
-// says whether the objective is missed.
-func (e emitter) emitObjective(j slo.Judgement, w node.Workload) {
+// emitObjective emits the verdict about an objective, and for how long each verdict
+// has lasted. Without a verdict, nothing says whether the objective is missed.
+func (e emitter) emitObjective(j slo.Judgement, lasted slo.Lasted, w node.Workload) {
 	namespace, pod := podOf(w)
 	labels := []string{label(w.ID), string(w.Class), namespace, pod}
 	e.gauge(descVerdict, 1, append(labels[:len(labels):len(labels)], string(j.Verdict), string(j.Cause))...)
+	for v, d := range map[slo.Verdict]time.Duration{slo.Kept: lasted.Kept, slo.Missed: lasted.Missed, slo.Undecided: lasted.Undecided} {
+		e.seconds(descLasted, node.Some(d), append(labels[:len(labels):len(labels)], string(v))...)
+	}
 	e.emitRequests(j.Requests, labels)
 	e.emitAsked(w.Usage.Requests, labels)
 	switch j.Verdict {

@@ -59,7 +59,9 @@ func objectivesOf(v View) *v1alpha1.Objectives {
 	pods := podsAmong(t.Snapshot)
 	o.Bounded = boundedOf(v, pods)
 	for _, id := range ids {
-		o.Services = append(o.Services, serviceOf(v, pods, id, t.Objectives[id]))
+		s := serviceOf(v, pods, id, t.Objectives[id])
+		s.Lasted = lastedOf(v, t.Lasted[id])
+		o.Services = append(o.Services, s)
 	}
 	return o
 }
@@ -104,6 +106,15 @@ func sinceOf(v View, at time.Time) *metav1.MicroTime {
 	}
 	wall := wallTime(v, at)
 	return &wall
+}
+
+// lastedOf returns for how long each state was in force, or nil if that is not known.
+func lastedOf(v View, l slo.Lasted) *v1alpha1.StateTimes {
+	if l.Begun.IsZero() {
+		return nil
+	}
+	rounded := func(d time.Duration) metav1.Duration { return duration(d.Truncate(time.Millisecond)) }
+	return &v1alpha1.StateTimes{Since: wallTime(v, l.Begun), Kept: rounded(l.Kept), Missed: rounded(l.Missed), Undecided: rounded(l.Undecided)}
 }
 
 // boundedOf lists the BE workloads that are bounded alone.

@@ -33,6 +33,7 @@ func missing() View {
 			Target: 4, Total: 750, Tail: node.Some(5 * time.Millisecond), Bounds: []time.Duration{time.Millisecond, 5 * time.Millisecond, time.Second}, Counts: []int64{0, 745, 0, 5},
 		}},
 	}
+	t.Lasted = map[node.WorkloadID]slo.Lasted{"shop/web": {Begun: time.Unix(4000, 0), Kept: 950 * time.Second, Missed: 40 * time.Second, Undecided: 10*time.Second + 1}}
 	t.Wants = []plan.Want{{Intent: plan.Set, Owner: plan.OwnerSuppress, BE: true, Knob: node.Knob{Cgroup: "kubepods/besteffort", File: node.FileCPUMax}, Value: node.Limit(750)}}
 	return View{Tick: t}
 }
@@ -50,6 +51,12 @@ func TestTheReportNamesWhoMissesItsObjective(t *testing.T) {
 	}
 	if since := noon.Add(-40 * time.Second); !web.Since.Time.Equal(since) {
 		t.Errorf("missed since %v, want %v on the wall clock", web.Since, since)
+	}
+	if l := web.Lasted; l == nil || !l.Since.Time.Equal(noon.Add(-1000*time.Second)) || l.Kept.Duration != 950*time.Second || l.Missed.Duration != 40*time.Second || l.Undecided.Duration != 10*time.Second {
+		t.Errorf("each state has lasted for %+v", l)
+	}
+	if db.Lasted != nil {
+		t.Errorf("how long the states of db lasted is not known, and reported as %+v", db.Lasted)
 	}
 	if len(web.Runners) != 2 || web.Runners[0] != (v1alpha1.ObjectiveRunner{Namespace: "batch", Pod: "train", Kind: "best-effort", Time: duration(700 * time.Millisecond)}) || web.Runners[1].Namespace != "" {
 		t.Errorf("runners %+v", web.Runners)

@@ -167,7 +167,7 @@ func reportedPage(s v1alpha1.ServiceObjective, all *v1alpha1.Objectives) verdict
 			j.Requests.Quiet.Tail = r.Quiet.Duration
 		}
 	}
-	page := verdict.Page{Judgement: j, Unmeasured: s.Why, All: verdict.ClassBound{Files: all.By, Reason: all.Why}}
+	page := verdict.Page{Judgement: j, Lasted: lastedOf(s.Lasted), Unmeasured: s.Why, All: verdict.ClassBound{Files: all.By, Reason: all.Why}}
 	if all.BECPU != nil {
 		page.All.May = quantity.CPU(*all.BECPU, unit.Down)
 	}
@@ -177,6 +177,14 @@ func reportedPage(s v1alpha1.ServiceObjective, all *v1alpha1.Objectives) verdict
 		}
 	}
 	return page
+}
+
+// lastedOf returns for how long each verdict was in force by a report.
+func lastedOf(t *v1alpha1.StateTimes) slo.Lasted {
+	if t == nil {
+		return slo.Lasted{}
+	}
+	return slo.Lasted{Begun: t.Since.Time, Kept: t.Kept.Duration, Missed: t.Missed.Duration, Undecided: t.Undecided.Duration}
 }
 
 // spentOf returns how a service spent the time of slow requests, and who took memory

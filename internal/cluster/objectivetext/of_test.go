@@ -55,6 +55,7 @@ func TestTheNodeAndTheClusterSayTheSame(t *testing.T) {
 				turn.Snapshot = node.Snapshot{At: at, Workloads: []node.Workload{
 					{ID: "shop/web", Pod: true, Class: node.LS}, {ID: "shop/db", Pod: true, Class: node.LS}, {ID: "batch/train", Pod: true, Class: node.BE},
 				}}
+				turn.Lasted = map[node.WorkloadID]slo.Lasted{"shop/web": {Begun: at.Add(-time.Hour), Kept: 50 * time.Minute, Missed: time.Minute, Undecided: 9 * time.Minute}}
 				turn.Wants = []plan.Want{{Intent: plan.Set, Owner: plan.OwnerSuppress, BE: true, Knob: node.Knob{Cgroup: "kubepods/besteffort", File: node.FileCPUMax}, Value: node.Limit(750)}}
 				turn.Single = map[node.WorkloadID]culprit.Bound{"batch/train": {Victim: "shop/web", May: 500}}
 				page, has := verdict.Of(turn, "shop/web")
@@ -70,7 +71,7 @@ func TestTheNodeAndTheClusterSayTheSame(t *testing.T) {
 					t.Fatal("the pod has no objective")
 				}
 				here, there := page.Text("node-1", at, nodepages.Duration), strings.TrimSuffix(o.Text, " The node said so 0s ago.")
-				if here != there {
+				if here != there || !strings.HasSuffix(here, " In the last 1h0m: kept 83.3 %, missed 1.6 %, undecided 15.0 %.") {
 					t.Errorf("%s, %s, %s:\n%s\n%s", v, cause, kind, here, there)
 				}
 				if wants := verdict.Wants(page.Objective()); wants != o.Wants() {

@@ -36,6 +36,9 @@ type Service struct {
 	// MissedFor is the longest time for which one of the pods misses it, up to the last
 	// report of its node, such as 40s.
 	MissedFor string `json:"missedFor,omitempty"`
+	// Lasted says for how long each state was in force, added up over the pods, since the
+	// earliest of their times.
+	Lasted *v1alpha1.StateTimes `json:"lasted,omitempty"`
 	// Causes are the causes of misses and of missing verdicts. Behind no-source stands
 	// the reason, as in no-source: connect. Culprits are the workloads that are most to
 	// blame, and Bounded those of them, or others, that alone have less CPU for this
@@ -115,6 +118,7 @@ func (s *Service) add(of v1alpha1.ServiceObjective, reported time.Time) {
 	case v1alpha1.ObjectiveUndecided:
 		s.Undecided++
 	}
+	s.addLasted(of.Lasted)
 	if cause := of.Cause; cause != "" {
 		if r := of.Requests; r != nil && slo.Cause(cause) == slo.NoSource && r.Trouble != "" {
 			cause += ": " + r.Trouble
@@ -123,6 +127,23 @@ func (s *Service) add(of v1alpha1.ServiceObjective, reported time.Time) {
 	}
 	if of.Culprit != "" {
 		s.Culprits = append(s.Culprits, podName(of.CulpritNamespace, of.Culprit))
+	}
+}
+
+// addLasted adds for how long a pod had each state.
+func (s *Service) addLasted(one *v1alpha1.StateTimes) {
+	switch {
+	case one == nil:
+	case s.Lasted == nil:
+		s.Lasted = one.DeepCopy()
+	default:
+		sum := s.Lasted
+		if one.Since.Before(&sum.Since) {
+			sum.Since = one.Since
+		}
+		sum.Kept.Duration += one.Kept.Duration
+		sum.Missed.Duration += one.Missed.Duration
+		sum.Undecided.Duration += one.Undecided.Duration
 	}
 }
 
@@ -198,6 +219,7 @@ var columns = []table.Column[Service]{
 	}},
 	{Name: "MEASURED", Text: measuredText},
 	{Name: "FOR", Text: func(s Service) string { return table.OrDash(s.MissedFor) }},
+	{Name: "OVERALL", Text: func(s Service) string { return table.OrDash(verdict.Parts(lastedOf(s.Lasted))) }},
 	{Name: "CAUSE", Text: func(s Service) string { return table.OrDash(strings.Join(s.Causes, ", ")) }},
 	{Name: "CULPRIT", Text: culpritText},
 }

@@ -34,6 +34,8 @@ type Tick struct {
 	Wants    []plan.Want
 	// Objectives holds the verdict about each objective. It is nil if there is none.
 	Objectives map[node.WorkloadID]slo.Judgement
+	// Lasted says for how long each verdict about each objective was in force.
+	Lasted map[node.WorkloadID]slo.Lasted
 	// BackOff is the part of its CPU, in thousandths, that BE loses because an
 	// objective is or was missed.
 	BackOff int64

@@ -18,6 +18,8 @@ import (
 // A Page is what is known of the objective of one service.
 type Page struct {
 	Judgement slo.Judgement `json:"judgement"`
+	// Lasted says for how long each verdict was in force.
+	Lasted slo.Lasted `json:"lasted,omitzero"`
 	// Unmeasured says why the node does not measure the waits of services. It is empty
 	// unless that is the cause.
 	Unmeasured string `json:"unmeasured,omitempty"`
@@ -50,7 +52,7 @@ func Of(t tick.Tick, service node.WorkloadID) (Page, bool) {
 	if !has {
 		return Page{}, false
 	}
-	p := Page{Judgement: j}
+	p := Page{Judgement: j, Lasted: t.Lasted[service]}
 	if j.Cause == slo.Unmeasured {
 		p.Unmeasured = Unmeasured(t.Snapshot)
 	}
@@ -149,10 +151,47 @@ func (p Page) Blame() string {
 	return text
 }
 
+// leastLasted is the shortest time that is divided among verdicts. The first window has
+// none.
+const leastLasted = time.Minute
+
 // Text says in words whether the objective is kept, and if not, why not and what is
-// done about it. on is the name of the node. at is the time of the page, on the clock
-// of the judgement, and duration prints a time such as 40s.
+// done about it; and for which part of the time there was which verdict. on is the name
+// of the node. at is the time of the page, on the clock of the judgement, and duration
+// prints a time such as 40s.
 func (p Page) Text(on string, at time.Time, duration func(time.Duration) string) string {
+	text := p.presentText(on, at, duration)
+	if total := p.Lasted.Total(); total >= leastLasted {
+		text += fmt.Sprintf(" In the last %s: %s.", duration(total), Parts(p.Lasted))
+	}
+	return text
+}
+
+// Parts says for which part of the time each verdict was in force, such as "kept 98.4 %,
+// missed 1.6 %". A part is rounded down. It returns "" if there was no time.
+func Parts(l slo.Lasted) string {
+	var parts []string
+	for _, one := range []struct {
+		verdict slo.Verdict
+		lasted  time.Duration
+	}{{slo.Kept, l.Kept}, {slo.Missed, l.Missed}, {slo.Undecided, l.Undecided}} {
+		if one.lasted <= 0 {
+			continue
+		}
+		share := "below 0.1"
+		switch tenths := int64(1000 * one.lasted.Seconds() / l.Total().Seconds()); {
+		case one.lasted == l.Total():
+			share = "100"
+		case tenths > 0:
+			share = fmt.Sprintf("%d.%d", tenths/10, tenths%10)
+		}
+		parts = append(parts, fmt.Sprintf("%s %s %%", one.verdict, share))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// presentText says what the present verdict is.
+func (p Page) presentText(on string, at time.Time, duration func(time.Duration) string) string {
 	s := p.Judgement
 	lasts := lastsText(s.Since, at, duration)
 	switch s.Verdict {

@@ -45,6 +45,24 @@ func TestAPageSaysWhatTheSocketsDoNotShow(t *testing.T) {
 	}
 }
 
+// TestAPageSaysForHowLongThereWasNoVerdict has services that are decided always, mostly and
+// hardly, and one that has only begun.
+func TestAPageSaysForHowLongThereWasNoVerdict(t *testing.T) {
+	const kept = "It is kept: 99 of 100 waits ended within 1ms."
+	for text, l := range map[string]slo.Lasted{
+		"":                                 {Undecided: 59 * time.Second},
+		" In the last 1h0m0s: kept 100 %.": {Kept: time.Hour},
+		" In the last 1h0m0s: kept 98.3 %, missed 1.3 %, undecided 0.3 %.": {Kept: 3540 * time.Second, Missed: 47 * time.Second, Undecided: 13 * time.Second},
+		" In the last 2400h0m0s: kept 99.9 %, undecided below 0.1 %.":      {Kept: 2400*time.Hour - time.Second, Undecided: time.Second},
+		" In the last 1m0s: undecided 100 %.":                              {Undecided: time.Minute},
+	} {
+		p := Page{Judgement: slo.Judgement{Verdict: slo.Kept, Objective: 2 * time.Millisecond, Tail: time.Millisecond}, Lasted: l}
+		if got := textOf(p); got != kept+text {
+			t.Errorf("%q, want %q", got, kept+text)
+		}
+	}
+}
+
 // TestBatchWorkIsNotLeftAloneWhileItIsBound has a service that waits for itself now. A
 // bound for an earlier miss has not grown back yet, or another service needs one.
 func TestBatchWorkIsNotLeftAloneWhileItIsBound(t *testing.T) {
