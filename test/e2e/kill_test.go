@@ -27,6 +27,7 @@ import (
 	"tenon.sh/tenon/internal/machine/host"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
+	"tenon.sh/tenon/test/kerneltest"
 )
 
 // TestRestoreAfterKillLeavesNothing kills all Tenon processes with SIGKILL at
@@ -65,12 +66,12 @@ func TestRestoreAfterKillLeavesNothing(t *testing.T) {
 
 	// Now a command of the user runs, and the lab makes a run.
 	name := fmt.Sprintf("kill-%d", os.Getpid())
-	run := start(t, tenon, "--state-dir", state, "run", "--qos", "BE", "--name", name, "--cpus", "0.5", "--", "sleep", "600")
+	run := startUntil(t, syscall.SIGTERM, tenon, "--state-dir", state, "run", "--qos", "BE", "--name", name, "--cpus", "0.5", "--", "sleep", "600")
 	user := waitForProc(t, tree, "tenon-be/"+name)
 	t.Cleanup(func() { _ = syscall.Kill(user, syscall.SIGKILL) })
 	userBefore := attributes(t, user)
 	out := filepath.Join(t.TempDir(), "lab")
-	lab := start(t, tenon, "--state-dir", state, "lab", "colocation", "--modes", "tenon-65", "--blocks", "40", "--duration", "5s", "--out", out)
+	lab := startUntil(t, syscall.SIGTERM, tenon, "--state-dir", state, "lab", "colocation", "--modes", "tenon-65", "--blocks", "40", "--duration", "5s", "--out", out)
 	waitForProc(t, tree, "tenon-lab/kubepods/besteffort/pod-ffmpeg/ffmpeg")
 	waitForProc(t, tree, "tenon-lab/kubepods/burstable/pod-nginx/nginx")
 	time.Sleep(2 * time.Second) // wait for the measured part, in which all processes run
@@ -164,8 +165,16 @@ func needPrograms(t *testing.T, names ...string) {
 	}
 }
 
-// start runs a command in the background and ends it with the test.
+// start runs a command in the background. It ends with the test, also if go test kills
+// this process, as it does after its -timeout.
 func start(t *testing.T, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	return startUntil(t, syscall.SIGKILL, name, args...)
+}
+
+// startUntil is start for a program that gets this signal if go test kills this process,
+// because it has started processes itself.
+func startUntil(t *testing.T, death syscall.Signal, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(name, args...)
 	// The output goes to a file. A pipe would be kept open by a process that
@@ -176,16 +185,12 @@ func start(t *testing.T, name string, args ...string) *exec.Cmd {
 	}
 	defer out.Close()
 	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
+	t.Cleanup(func() { // after the end of the process
 		if text, err := os.ReadFile(out.Name()); t.Failed() && err == nil && len(text) > 0 {
 			t.Logf("%s %v said:\n%s", name, args, text)
 		}
 	})
+	kerneltest.LaunchUntil(t, cmd, death)
 	return cmd
 }
 

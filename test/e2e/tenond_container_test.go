@@ -100,7 +100,7 @@ func plantContainerd(t *testing.T) (s *site, socket string) {
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	runtime := start(t, "containerd", "--config", config)
+	runtime := startUntil(t, syscall.SIGTERM, "containerd", "--config", config)
 	t.Cleanup(func() { _ = runtime.Process.Signal(syscall.SIGTERM) })
 	eventually(t, "containerd serves", func() bool { _, err := os.Stat(socket); return err == nil })
 	t.Cleanup(func() {

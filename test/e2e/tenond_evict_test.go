@@ -20,6 +20,7 @@ import (
 	"tenon.sh/tenon/internal/agent/record"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
+	"tenon.sh/tenon/test/kerneltest"
 )
 
 // evicting is a configuration that evicts batch work if more than 60 % of the
@@ -123,14 +124,8 @@ func (s *site) hog(group string, env ...string) hog {
 		s.t.Fatal(err)
 	}
 	h.in = in
-	if err := h.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() {
-		_ = s.tree.Freeze(p, false)
-		_ = h.Process.Kill()
-		_ = h.Wait()
-	})
+	kerneltest.Launch(s.t, h.Cmd)
+	s.t.Cleanup(func() { _ = s.tree.Freeze(p, false) }) // a frozen process cannot end
 	if err := s.tree.Attach(p, h.Process.Pid); err != nil {
 		s.t.Fatal(err)
 	}

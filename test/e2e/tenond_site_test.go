@@ -21,6 +21,7 @@ import (
 	"tenon.sh/tenon/internal/machine/journal"
 	"tenon.sh/tenon/internal/machine/lease"
 	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/test/kerneltest"
 )
 
 // The cgroups of a site. The batch cgroup is the contention root.
@@ -207,9 +208,7 @@ func (s *site) launch(wrap ...string) *daemon {
 	defer out.Close()
 	d := &daemon{Cmd: exec.Command(argv[0], argv[1:]...), t: s.t, log: out.Name(), end: make(chan struct{})}
 	d.Stdout, d.Stderr = out, out
-	if err := d.Start(); err != nil {
-		s.t.Fatal(err)
-	}
+	kerneltest.LaunchUntil(s.t, d.Cmd, syscall.SIGTERM)
 	go func() {
 		_ = d.Wait()
 		close(d.end)

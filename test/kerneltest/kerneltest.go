@@ -99,7 +99,14 @@ func Command(variable, role string) *exec.Cmd {
 // killed.
 func Launch(t testing.TB, cmd *exec.Cmd) {
 	t.Helper()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	LaunchUntil(t, cmd, syscall.SIGKILL)
+}
+
+// LaunchUntil is Launch for a process that gets this signal if this process is killed. With
+// SIGTERM, a program can end the processes that it has started itself.
+func LaunchUntil(t testing.TB, cmd *exec.Cmd, death syscall.Signal) {
+	t.Helper()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: death}
 	// Pdeathsig kills the process when the thread that started it ends. A test may end
 	// its thread, so a locked thread starts the process and waits.
 	started, over := make(chan error), make(chan struct{})
