@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/nodepages"
+	"tenon.sh/tenon/internal/cluster/objectivetext"
 )
 
 // frontPod is a service without requests. So its cgroup is beside those of
@@ -118,9 +120,15 @@ func keepsObjectives(t *testing.T, a *agent) {
 			named := slices.IndexFunc(s.Runners, func(r v1alpha1.ObjectiveRunner) bool {
 				return r.Namespace == "default" && r.Pod == "hog" && r.Kind == "best-effort"
 			})
-			if s.State != v1alpha1.ObjectiveMissed || s.Cause != "best-effort" || named < 0 || !bounded(all) {
+			if s.State != v1alpha1.ObjectiveMissed || s.Cause != "best-effort" || s.CulpritNamespace != "default" || s.Culprit != "hog" || named < 0 || !bounded(all) {
 				return fmt.Errorf("%+v %+v", s, all)
 			}
+			// So it is in kubectl tenon objectives.
+			services := objectivetext.Services(nodepages.Reported([]v1alpha1.NodeReport{a.report()}), func(_, pod string) string { return pod })
+			if len(services) != 1 || services[0].Service != "front" || services[0].Missed != 1 || !slices.Equal(services[0].Culprits, []string{"default/hog"}) || !slices.Equal(services[0].Bounded, []string{"default/hog"}) {
+				return fmt.Errorf("%+v", services)
+			}
+			t.Log("\n" + objectivetext.Table(services))
 			t.Logf("reported %v after the batch work began: %+v", time.Since(begun).Round(10*time.Millisecond), s)
 			return nil
 		})
@@ -134,8 +142,12 @@ func keepsObjectives(t *testing.T, a *agent) {
 		})
 		t.Logf("the bound went %v after the batch work ended", time.Since(begun).Round(time.Second))
 		requireSoon(t, time.Minute, "the report says so", func() error {
-			if s, all := state("front"); s.Cause == "best-effort" || all.By != "" || bounded(all) {
+			s, all := state("front")
+			if s.Cause == "best-effort" || all.By != "" || bounded(all) {
 				return fmt.Errorf("%+v %+v", s, all)
+			}
+			if l := s.Lasted; l == nil || l.Missed.Duration <= 0 || l.Kept.Duration <= 0 {
+				return fmt.Errorf("it was missed and is kept, and the report says %+v", l)
 			}
 			return nil
 		})
