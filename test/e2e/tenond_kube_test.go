@@ -45,21 +45,20 @@ func (k *kubelet) put(p corev1.Pod) {
 	k.pods = append(k.pods, p)
 }
 
+// change changes each pod.
+func (k *kubelet) change(with func(*corev1.Pod)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i := range k.pods {
+		with(&k.pods[i])
+	}
+}
+
 // plantNode makes a site that is a node of a cluster. It has a kubelet and an
 // API server whose answers the test sets, and cgroups like those of a kubelet.
 func plantNode(t *testing.T) (*site, *kubelet, *apitest.Server) {
 	t.Helper()
-	tree := needRoot(t)
-	s := &site{foreignTree: foreignTree{tree: tree, root: fmt.Sprintf("tenon-test-node-%d", os.Getpid())},
-		t: t, bin: programs(t), state: filepath.Join(t.TempDir(), "run"), config: filepath.Join(t.TempDir(), "none.yaml")}
-	t.Cleanup(func() {
-		for _, pid := range s.tasks {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
-		if err := tree.RemoveAll(s.root); err != nil {
-			t.Errorf("remove the node: %v", err)
-		}
-	})
+	s := newSite(t, "node") // without a configuration file
 	t.Cleanup(s.disarm)
 	k := &kubelet{}
 	k.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -118,10 +117,14 @@ func groupOf(p corev1.Pod) string {
 // container, and adds the pod to the kubelet's list.
 func (s *site) admit(k *kubelet, p corev1.Pod) (group string) {
 	s.t.Helper()
-	group = groupOf(p)
-	s.run(group+"/"+strings.TrimPrefix(p.Status.ContainerStatuses[0].ContainerID, "containerd://"), "sleep", "600")
+	s.run(containerOf(p), "sleep", "100000")
 	k.put(p)
-	return group
+	return groupOf(p)
+}
+
+// containerOf returns the cgroup of the container of a pod.
+func containerOf(p corev1.Pod) string {
+	return groupOf(p) + "/" + strings.TrimPrefix(p.Status.ContainerStatuses[0].ContainerID, "containerd://")
 }
 
 func batchOf(milli int64) corev1.ResourceList {

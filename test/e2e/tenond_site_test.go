@@ -60,22 +60,30 @@ type site struct {
 // after at most one tenon restore, and without a watchdog.
 func plantSite(t *testing.T, config string) *site {
 	t.Helper()
-	tree := needRoot(t)
-	s := &site{foreignTree: foreignTree{tree: tree, root: fmt.Sprintf("tenon-test-site-%d", os.Getpid())},
-		t: t, bin: programs(t), state: filepath.Join(t.TempDir(), "run"), config: filepath.Join(t.TempDir(), "tenon.yaml")}
+	s := newSite(t, "site")
 	s.configure(config)
+	s.run(service, "sleep", "600")
+	s.run(job, "sh", "-c", "while :; do :; done")
+	s.before = s.dump(t)
+	t.Cleanup(s.disarm)
+	return s
+}
+
+// newSite returns an empty site. Its cgroups, which are below one with this name, are removed
+// when the test ends.
+func newSite(t *testing.T, name string) *site {
+	t.Helper()
+	tree := needRoot(t)
+	s := &site{foreignTree: foreignTree{tree: tree, root: fmt.Sprintf("tenon-test-%s-%d", name, os.Getpid())},
+		t: t, bin: programs(t), state: filepath.Join(t.TempDir(), "run"), config: filepath.Join(t.TempDir(), "tenon.yaml")}
 	t.Cleanup(func() {
 		for _, pid := range s.tasks {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 		if err := tree.RemoveAll(s.root); err != nil {
-			t.Errorf("remove the site: %v", err)
+			t.Errorf("remove the cgroups of the site: %v", err)
 		}
 	})
-	s.run(service, "sleep", "600")
-	s.run(job, "sh", "-c", "while :; do :; done")
-	s.before = s.dump(t)
-	t.Cleanup(s.disarm)
 	return s
 }
 
@@ -104,6 +112,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv("TENON_TEST_ROLE") == "hog" {
 		hogs()
 		return
+	}
+	if os.Getenv("TENON_TEST_ROLE") == "waker" {
+		wakesUp()
 	}
 	if os.Getenv("TENON_TEST_ROLE") == "lockstep" {
 		lockstep()
