@@ -127,3 +127,33 @@ func TestWhatBoundsBatchResources(t *testing.T) {
 		t.Errorf("a quota of batch resources: %q", text)
 	}
 }
+
+// TestAQuotaOnCPUWantsAnAmountOfBatchPods checks what docs/kubernetes.md says about a
+// namespace whose quota is on requests.cpu: the API server wants that each container
+// names an amount of CPU, and 0 beside batch resources is one. The quota counts nothing.
+func TestAQuotaOnCPUWantsAnAmountOfBatchPods(t *testing.T) {
+	s := newScene(t)
+	s.start(s.webhooks)
+	s.awaitTrust()
+	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name + "-counted"}}
+	s.must(s.client.Create(s.ctx, n))
+	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: n.Name, Name: "cpu"}, Spec: corev1.ResourceQuotaSpec{Hard: listOf("requests.cpu", "1")}}
+	s.must(s.client.Create(s.ctx, q))
+	q.Status = corev1.ResourceQuotaStatus{Hard: q.Spec.Hard, Used: listOf("requests.cpu", "0")} // as the controller of quotas does
+	s.must(s.client.Status().Update(s.ctx, q))
+	create := func(amounts ...string) error {
+		p := s.pod("BE", nil)
+		p.Namespace = n.Name
+		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: listOf(amounts...), Limits: listOf(amounts...)}
+		return s.client.Create(s.ctx, p)
+	}
+	const wants = "must specify requests.cpu"
+	s.waitUntil("the API server knows the quota", now, func() bool {
+		err := create("kubernetes.io/batch-cpu", "4k")
+		return err != nil && strings.Contains(err.Error(), wants)
+	})
+	s.refused(create("cpu", "4", "memory", "1Gi"), wants) // translated
+	for range 2 {                                         // 8 CPUs of batch work, and the quota is 1 CPU
+		s.must(create("kubernetes.io/batch-cpu", "4k", "cpu", "0"))
+	}
+}
