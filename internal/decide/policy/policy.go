@@ -60,6 +60,8 @@ type State struct {
 	// Growth is the amount by which the CPU of BE work may still grow. Growth
 	// increases with time, and decreases when BE grows.
 	Growth unit.MilliCPU `json:"growth_mcpu,omitempty"`
+	// Raised holds the bounds of BE pods whose quota is larger, so that a container can start.
+	Raised suppress.Raised `json:"raised_mcpu,omitempty"`
 	// Selector holds the selected isolation mechanism.
 	Selector isolation.Selector `json:"selector,omitzero"`
 	// SLO tracks the objectives. CPUBackOff is the reduction of the CPU of BE.
@@ -111,13 +113,13 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	next.Selector, selector = st.Selector.Select(c.CPUQOS, isolation.Input{NodeCPUs: nodeCPUs, Layout: l, Use: next.Use, SLO: next.SLO, Own: own, Snapshot: s})
 	next.Growth, bounds = suppress.Decide(c.Suppress, st.Growth, suppress.Input{
 		NodeCPUs: nodeCPUs, Layout: l, Use: next.Use, BackOff: next.CPUBackOff, Single: next.Single, Own: own, Snapshot: s,
-		Avoid: next.Selector.LS.Siblings(s.Topology), Seated: st.Seats.May,
+		Avoid: next.Selector.LS.Siblings(s.Topology), Seated: st.Seats.May, Raised: st.Raised,
 	})
 	var seats seat.Grants
 	next.Seats, seats, bounds = seat.Wants(c.Seats, st.Seats, nodeCPUs, l, next.Use, own, bounds, s)
 	var limits []plan.Want
 	next.Lending, limits = burst.Decide(c.Burst, st.Lending, burst.Input{Layout: l, Use: next.Use, Own: own, Seats: seats, Bounds: bounds, Single: next.Single, Snapshot: s})
-	bounds = suppress.LetStart(l, bounds, s)
+	next.Raised, bounds = suppress.LetStart(l, st.Raised, bounds, s)
 	if len(c.Cache.Classes) > 0 || facts.AnyOf(s.Workloads, cache.OwnsControl) {
 		next.CacheBackOff = st.CacheBackOff.Follow(next.SLO, s)
 		shares = cache.Decide(c.Cache, next.CacheBackOff, !next.Selector.ClearsSiblings(c.CPUQOS, s), s)

@@ -7,6 +7,7 @@ import (
 
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/suppress"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -82,6 +83,65 @@ func TestAContainerStartsInABoundedPodOnV1(t *testing.T) {
 		}
 		if again := now(pod); !facts.IsQuota(again) || facts.MilliOf(again) > facts.MilliOf(bound)+500 || now(pod.Join("second")).CompareWidth(again) > 0 {
 			t.Errorf("limited %v: with both containers again the pod has %v and the second one %v; the bound was %v", limited, again, now(pod.Join("second")), bound)
+		}
+	}
+}
+
+// TestAHeldBoundStaysHeldAfterAStartOnV1 has a service that waits while a container of a
+// bounded BE pod waits to start on cgroup v1, and in the tick in which the container runs.
+// BE must not grow then. The quota of the pod is raised for the start, and is no CPU that BE
+// had: the pod must get the bound back that it had before.
+func TestAHeldBoundStaysHeldAfterAStartOnV1(t *testing.T) {
+	for _, running := range []int{0, 1} { // containers beside the one that starts
+		n := newScene(machine(8, 1, 1, 1), 1)
+		n.config.Suppress.Enable, n.config.Suppress.ThresholdPercent, n.config.Suppress.MinPercent = true, 50, 5
+		n.add(node.Workload{ID: "shop/web", Class: node.LS, Cgroup: "kubepods/web", ContentionRoot: "kubepods/web"})
+		const pod = node.CgroupPath("kubepods/burstable/job")
+		job := node.Workload{ID: "shop/job", Class: node.BE, Cgroup: pod, ContentionRoot: pod, CPUManagedExternally: true}
+		n.add(job)
+		quota := node.Knob{Cgroup: pod, File: node.FileCPUMax}
+		set := func(change func(*node.Workload)) {
+			change(&n.snap.Workloads[slices.IndexFunc(n.snap.Workloads, func(w node.Workload) bool { return w.ID == "shop/job" })])
+		}
+		if running == 1 {
+			n.makeGroup(pod.Join("first"))
+			set(func(w *node.Workload) { w.Containers = []node.Container{{Name: "first", Cgroup: pod.Join("first")}} })
+		}
+		tick := func(web unit.MilliCPU, violated bool) unit.MilliCPU {
+			t.Helper()
+			n.pass(spell{every: time.Second, use: map[node.WorkloadID]unit.MilliCPU{"shop/web": web, "shop/job": 1000}, violated: violated})
+			n.decide(t)
+			return facts.MilliOf(n.snap.Knobs.Now[quota].(node.CPUMax))
+		}
+		var bound unit.MilliCPU
+		for range 5 {
+			bound = tick(2500, false)
+		}
+		if bound < 1450 || bound > 1550 {
+			t.Fatalf("%d running: the pod is bounded to %v, want about 1500m", running, bound)
+		}
+
+		set(func(w *node.Workload) { w.StartLimit = node.Some[unit.MilliCPU](3000) })
+		for range 3 {
+			if got := tick(2500, false); got != 3000 {
+				t.Fatalf("%d running: while a container waits to start, the pod has %v, want 3000m", running, got)
+			}
+		}
+		if got := tick(500, true); got != 3000 { // the service uses less, and waits
+			t.Fatalf("%d running: while the service waits as well, the pod has %v, want 3000m", running, got)
+		}
+		second := node.Knob{Cgroup: pod.Join("second"), File: node.FileCPUMax}
+		n.makeGroup(second.Cgroup)
+		n.snap.Knobs.Now[second] = node.Limit(3000)
+		set(func(w *node.Workload) {
+			w.StartLimit = node.Maybe[unit.MilliCPU]{}
+			w.Containers = append(slices.Clone(w.Containers), node.Container{Name: "second", Cgroup: second.Cgroup, CPULimit: node.Some[unit.MilliCPU](3000)})
+		})
+		if got := tick(500, true); got > bound {
+			t.Errorf("%d running: the service waits, and the pod has %v after the start; the bound was %v", running, got, bound)
+		}
+		if got := tick(500, false); got > bound+unit.CPUs(8).Percent(suppress.Growth) {
+			t.Errorf("%d running: a second later the pod has %v: that is more than the growth of a second beyond %v", running, got, bound)
 		}
 	}
 }

@@ -86,27 +86,14 @@ func (x *suppressor) share(may unit.MilliCPU) []unit.MilliCPU {
 }
 
 // quotaNow returns the present quota of a contention root, and whether it has one. A
-// quota that LetStart has raised is no CPU that BE had. In place of it counts the bound
-// that the containers of the pod have, or the share of an idle root if none has one.
+// quota that LetStart has raised is no CPU that BE had: in place of it counts the bound.
 func (x *suppressor) quotaNow(m node.CgroupPath) (node.CPUMax, bool) {
 	now, known := x.snap.Knobs.Now[node.Knob{Cgroup: m, File: node.FileCPUMax}].(node.CPUMax)
 	finite := known && facts.IsQuota(now)
-	if !finite || x.starts[m] == 0 || facts.MilliOf(now) < x.starts[m] {
-		return now, finite
+	if bound, raised := x.raised[m]; raised && finite && bound < facts.MilliOf(now) {
+		return node.Limit(bound), true
 	}
-	var most unit.MilliCPU
-	for i := range x.snap.Workloads {
-		w := &x.snap.Workloads[i]
-		for j := 0; w.Cgroup == m && j < len(w.Containers); j++ {
-			if part, has := x.snap.Knobs.Now[node.Knob{Cgroup: w.Containers[j].Cgroup, File: node.FileCPUMax}].(node.CPUMax); has && facts.IsQuota(part) {
-				most = max(most, facts.MilliOf(part))
-			}
-		}
-	}
-	if most == 0 {
-		most = x.May / unit.MilliCPU(len(x.Roots)) / 4
-	}
-	return node.Limit(min(most, facts.MilliOf(now))), true
+	return now, finite
 }
 
 // A top is the largest quota that a contention root may have.

@@ -76,6 +76,7 @@ type Input struct {
 	Avoid []unit.CPU
 	// Seated are the CPUs that BE work with seats could use in the tick before.
 	Seated unit.CPUSet
+	Raised Raised // by LetStart in the tick before
 }
 
 // Decide owns cpu.max and cpuset.cpus of the contention roots of BE. On cgroup v1
@@ -90,7 +91,7 @@ func Decide(c Config, saved unit.MilliCPU, in Input) (unit.MilliCPU, []plan.Want
 		return 0, nil
 	}
 	c = c.strategyDuring(in.BackOff)
-	x := suppressor{Config: c, NodeCPUs: in.NodeCPUs, Layout: l, use: u, snap: s, cpus: in.NodeCPUs.Counted(s), tops: topsOf(l, in.Single, s), starts: l.StartLimits(&s), chain: chainOf(l, s), own: in.Own, avoid: in.Avoid, seated: in.Seated}
+	x := suppressor{Config: c, NodeCPUs: in.NodeCPUs, Layout: l, use: u, snap: s, cpus: in.NodeCPUs.Counted(s), tops: topsOf(l, in.Single, s), raised: in.Raised, chain: chainOf(l, s), own: in.Own, avoid: in.Avoid, seated: in.Seated}
 	switch {
 	case !c.Enable:
 		_, sets := x.keepOff(plan.Release, "CPU suppress is off")
@@ -145,7 +146,7 @@ type suppressor struct {
 	snap   node.Snapshot
 	cpus   unit.CPUSet // the CPUs that make up the capacity
 	tops   map[node.CgroupPath]top
-	starts map[node.CgroupPath]unit.MilliCPU // see LetStart
+	raised Raised
 	chain  []link
 	own    hold.Grants
 	avoid  []unit.CPU  // see Input
