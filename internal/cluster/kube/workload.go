@@ -24,19 +24,18 @@ import (
 // NRI. If NRI is off or missed the container, the loop sets them. The loop raises the
 // limit of the pod before those of its containers, and lowers it after them.
 func Workloads(pods []corev1.Pod, l Layout, exists func(node.CgroupPath) bool) ([]node.Workload, []string) {
-	s := scene{layout: l, exists: exists, names: map[string]int{}}
+	s := scene{layout: l, exists: exists, named: map[string]bool{}}
 	for i := range pods {
 		p := &pods[i]
 		if HasEnded(p) {
 			continue
 		}
-		s.names[NameOf(p)]++
 		if _, hash := p.Annotations[annotationMirror]; !hash || !slices.ContainsFunc(pods, func(o corev1.Pod) bool { return &o != p && string(o.UID) == UID(p) }) {
 			s.pods = append(s.pods, p)
 		}
 	}
 	slices.SortFunc(s.pods, func(a, b *corev1.Pod) int {
-		return cmp.Or(strings.Compare(NameOf(a), NameOf(b)), strings.Compare(UID(a), UID(b)))
+		return cmp.Or(strings.Compare(NameOf(a), NameOf(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(UID(a), UID(b)))
 	})
 	s.look()
 	workloads := make([]node.Workload, 0, len(s.pods))
@@ -73,7 +72,7 @@ type scene struct {
 	layout  Layout
 	exists  func(node.CgroupPath) bool
 	pods    []*corev1.Pod
-	names   map[string]int // number of pods with a name; a new pod may start while the old one with its name ends
+	named   map[string]bool // the names that workloads have
 	only    map[node.CgroupPath]side
 	remarks []string
 }
@@ -117,9 +116,12 @@ func (s *scene) workload(p *corev1.Pod) (node.Workload, bool) {
 	if !s.exists(w.Cgroup) {
 		return w, false
 	}
-	if s.names[NameOf(p)] > 1 {
+	// A new pod may start while the old one with its name ends. The old one keeps its ID, and
+	// so all that is known of it.
+	if s.named[NameOf(p)] {
 		w.ID += node.WorkloadID("/" + UID(p))
 	}
+	s.named[NameOf(p)] = true
 	w.Class, w.Rule = classAndRule(p)
 	s.root(p, &w)
 	s.amounts(p, &w)
@@ -212,10 +214,11 @@ func isDaemon(p *corev1.Pod) bool {
 }
 
 // ownerOf returns the controller of a pod as Kind/name. A CronJob adds the minute to
-// the names of its Jobs, which ownerOf leaves out, so that all of them have one owner.
+// the names of its Jobs, which ownerOf leaves out, so that all of them have one owner. The
+// node is the controller of the mirrors of all its static pods, which have nothing in common.
 func ownerOf(p *corev1.Pod) string {
 	for _, o := range p.OwnerReferences {
-		if o.Controller == nil || !*o.Controller {
+		if o.Controller == nil || !*o.Controller || o.Kind == "Node" {
 			continue
 		}
 		name := o.Name

@@ -1,10 +1,12 @@
 package kube
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -207,12 +209,32 @@ func TestContainersBesideTheirPodAreFound(t *testing.T) {
 	}
 }
 
-func TestTwoPodsOfOneNameAreTwoWorkloads(t *testing.T) {
+// TestTheOlderOfTwoPodsKeepsItsID starts a pod while the old one with its name ends. All that
+// Tenon knows of the old one has its ID.
+func TestTheOlderOfTwoPodsKeepsItsID(t *testing.T) {
 	old, young := pod("db"), pod("db")
-	young.UID = "uid-new"
-	all, _ := Workloads([]corev1.Pod{young, old}, Layout{}, everywhere)
-	if len(all) != 2 || all[0].ID != "shop/db/uid-db" || all[1].ID != "shop/db/uid-new" {
-		t.Errorf("got %+v", all)
+	young.UID = "a-new-uid"
+	old.CreationTimestamp, young.CreationTimestamp = metav1.NewTime(time.Unix(1000, 0)), metav1.NewTime(time.Unix(2000, 0))
+	ids := func(exists func(node.CgroupPath) bool, pods ...corev1.Pod) map[node.WorkloadID]node.CgroupPath {
+		all, _ := Workloads(pods, Layout{}, exists)
+		cgroups := map[node.WorkloadID]node.CgroupPath{}
+		for _, w := range all {
+			cgroups[w.ID] = w.Cgroup
+		}
+		return cgroups
+	}
+	const oldest, newest = node.CgroupPath("kubepods/besteffort/poduid-db"), node.CgroupPath("kubepods/besteffort/poda-new-uid")
+	for name, c := range map[string]struct {
+		got, want map[node.WorkloadID]node.CgroupPath
+	}{
+		"the old one":     {ids(everywhere, old), map[node.WorkloadID]node.CgroupPath{"shop/db": oldest}},
+		"both":            {ids(everywhere, young, old), map[node.WorkloadID]node.CgroupPath{"shop/db": oldest, "shop/db/a-new-uid": newest}},
+		"the new one":     {ids(everywhere, young), map[node.WorkloadID]node.CgroupPath{"shop/db": newest}},
+		"an old one gone": {ids(func(p node.CgroupPath) bool { return p != oldest }, young, old), map[node.WorkloadID]node.CgroupPath{"shop/db": newest}},
+	} {
+		if !maps.Equal(c.got, c.want) {
+			t.Errorf("%s: %v, want %v", name, c.got, c.want)
+		}
 	}
 }
 
@@ -220,11 +242,12 @@ func TestTwoPodsOfOneNameAreTwoWorkloads(t *testing.T) {
 // lists the mirror pod instead.
 func TestAStaticPodIsOneWorkloadUnderItsHash(t *testing.T) {
 	mirror := pod("kube-apiserver", annotation("kubernetes.io/config.mirror", "8f3e"), annotation("kubernetes.io/config.hash", "8f3e"), annotation("kubernetes.io/config.source", "file"))
+	mirror.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "node-1", UID: "n", Controller: new(true)}}
 	file := pod("kube-apiserver", annotation("kubernetes.io/config.hash", "8f3e"), annotation("kubernetes.io/config.source", "file"))
 	file.UID = "8f3e"
 	for name, pods := range map[string][]corev1.Pod{"of the API server": {mirror}, "of the kubelet": {file}, "of both": {mirror, file}} {
 		all, _ := Workloads(pods, Layout{}, everywhere)
-		if len(all) != 1 || all[0].Cgroup != "kubepods/besteffort/pod8f3e" {
+		if len(all) != 1 || all[0].Cgroup != "kubepods/besteffort/pod8f3e" || all[0].Owner != "" {
 			t.Errorf("%s: %+v", name, all)
 		}
 	}
