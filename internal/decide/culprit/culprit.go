@@ -72,9 +72,10 @@ const (
 	// The load is a mean over about loadTau.
 	loadStep unit.MilliCPU = 5
 	loadTau                = 5 * time.Second
-	// At most maxPairs levels are remembered, and each for forgetAfter.
-	maxPairs    = 64
-	forgetAfter = time.Hour
+	// At most MaxLevels levels are remembered, and each for ForgetAfter. The same holds for
+	// those of all BE work.
+	MaxLevels   = 64
+	ForgetAfter = time.Hour
 )
 
 // A State holds the bounds and what was learnt from them.
@@ -84,12 +85,13 @@ type State struct {
 	Searches map[node.WorkloadID]Search `json:"searches,omitempty"`
 	// Levels are the bounds at which a pair failed, by Pair.
 	Levels map[Pair]Level `json:"levels,omitempty"`
-	// Loads are the mean CPU use of the services for which work is bounded.
-	Loads map[node.WorkloadID]unit.MilliCPU `json:"loads_mcpu,omitempty"`
+	// Loads are the mean CPU use of the services for which work is bounded. All pods of the
+	// node with one controller are one service here (see slo.Of).
+	Loads map[string]unit.MilliCPU `json:"loads_mcpu,omitempty"`
 	// Vain are the pairs whose bound did not help, and Shared the services for which all BE
 	// work gave way, each with the last time. The next search begins there.
-	Vain   map[Pair]time.Time            `json:"vain,omitempty"`
-	Shared map[node.WorkloadID]time.Time `json:"shared,omitempty"`
+	Vain   map[Pair]time.Time   `json:"vain,omitempty"`
+	Shared map[string]time.Time `json:"shared,omitempty"`
 }
 
 // A Bound is the CPU that one BE workload may use.
@@ -137,11 +139,12 @@ type Search struct {
 	At     time.Time `json:"at,omitzero"`
 }
 
-// A Pair is a service and the BE work that it waited for.
+// A Pair is a service and the BE work that it waited for, each by its controller if it has
+// one. So the next pod of either is known.
 type Pair string
 
-func pairOf(victim node.WorkloadID, w *node.Workload) Pair {
-	return Pair(string(victim) + " " + cmp.Or(w.Owner, string(w.ID)))
+func (x *follower) pairOf(victim node.WorkloadID, w *node.Workload) Pair {
+	return Pair(x.SLO.Service(victim) + " " + cmp.Or(w.Owner, string(w.ID)))
 }
 
 // A Level is the bound at which a service missed its objective, while it used Load.
@@ -163,7 +166,7 @@ type Input struct {
 // Follow returns the state after a snapshot.
 func (st State) Follow(in Input) State {
 	if len(st.Bounds) == 0 && in.SLO.Empty() {
-		return State{Levels: st.Levels, Vain: st.Vain} // no service has an objective; these are judged when they are used
+		return State{Levels: st.Levels, Vain: st.Vain, Shared: st.Shared} // no service has an objective; these are judged when they are used
 	}
 	at := in.Snapshot.At
 	be := map[node.WorkloadID]*node.Workload{}
@@ -176,16 +179,19 @@ func (st State) Follow(in Input) State {
 	x := follower{Input: in, be: be, searches: st.Searches, blamed: map[node.WorkloadID]bool{}, next: State{
 		Bounds: map[node.WorkloadID]Bound{}, Searches: map[node.WorkloadID]Search{}, Levels: maps.Clone(st.Levels), Vain: maps.Clone(st.Vain), Shared: maps.Clone(st.Shared),
 	}}
-	old := func(t time.Time) bool { return at.Sub(t) > forgetAfter || t.After(at) }
+	old := func(t time.Time) bool { return at.Sub(t) > ForgetAfter || t.After(at) }
 	maps.DeleteFunc(x.next.Levels, func(_ Pair, l Level) bool { return old(l.At) })
 	maps.DeleteFunc(x.next.Vain, func(_ Pair, t time.Time) bool { return old(t) })
-	maps.DeleteFunc(x.next.Shared, func(_ node.WorkloadID, t time.Time) bool { return old(t) })
+	maps.DeleteFunc(x.next.Shared, func(_ string, t time.Time) bool { return old(t) })
 	violations := in.SLO.Violations()
 	for _, m := range violations {
 		j := in.SLO.Judged(m)
 		x.blamed[m.Workload] = m.At.Equal(at) && j.At.Equal(at) && j.Cause == slo.ForBE && !m.Helpless && !st.cutWithin(m, j)
 	}
-	x.next.Loads = st.loads(in.Use)
+	if len(st.Bounds) > 0 || len(violations) > 0 {
+		x.loads = loadsOf(in.SLO, in.Use)
+		x.next.Loads = x.meanLoads(st)
+	}
 	lower := x.moveLevels(st.Bounds)
 	for id, b := range st.Bounds {
 		if w := be[id]; w != nil && b.helps(in.Snapshot) {
@@ -254,21 +260,40 @@ func (st State) InForce(s node.Snapshot) map[node.WorkloadID]Bound {
 	return all
 }
 
-// loads returns the mean CPU use of the services for which work is bounded.
-func (st State) loads(u facts.Use) map[node.WorkloadID]unit.MilliCPU {
-	var all map[node.WorkloadID]unit.MilliCPU
+// loadsOf returns the CPU use of each service: the sum over its pods. It leaves out a
+// service if the use of one of them is not known.
+func loadsOf(x slo.Tracker, u facts.Use) map[string]unit.MilliCPU {
+	all := map[string]unit.MilliCPU{}
+	for service, pods := range x.Services() {
+		var sum unit.MilliCPU
+		known := true
+		for _, id := range pods {
+			used, counted := u.Workload[id]
+			sum, known = sum+used, known && counted
+		}
+		if known {
+			all[service] = sum
+		}
+	}
+	return all
+}
+
+// meanLoads returns the mean CPU use of the services for which work is bounded.
+func (x *follower) meanLoads(st State) map[string]unit.MilliCPU {
+	var all map[string]unit.MilliCPU
 	for _, b := range st.Bounds {
-		now, known := u.Workload[b.Victim]
+		service := x.SLO.Service(b.Victim)
+		now, known := x.loads[service]
 		if !known {
 			continue
 		}
-		if was, had := st.Loads[b.Victim]; had {
-			now = trend.Decay(was, now, u.Elapsed, loadTau)
+		if was, had := st.Loads[service]; had {
+			now = trend.Decay(was, now, x.Use.Elapsed, loadTau)
 		}
 		if all == nil {
-			all = map[node.WorkloadID]unit.MilliCPU{}
+			all = map[string]unit.MilliCPU{}
 		}
-		all[b.Victim] = now
+		all[service] = now
 	}
 	return all
 }
@@ -280,21 +305,10 @@ func (st State) tidy() State {
 	if len(st.Searches) == 0 {
 		st.Searches = nil
 	}
-	st.Levels = newest(st.Levels, func(l Level) time.Time { return l.At })
+	st.Levels = facts.Newest(st.Levels, MaxLevels, func(l Level) time.Time { return l.At })
 	itself := func(t time.Time) time.Time { return t }
-	st.Vain, st.Shared = newest(st.Vain, itself), newest(st.Shared, itself)
+	st.Vain, st.Shared = facts.Newest(st.Vain, MaxLevels, itself), facts.Newest(st.Shared, MaxLevels, itself)
 	return st
-}
-
-// newest removes the oldest entries of a map beyond maxPairs. It returns nil if none is left.
-func newest[K ~string, V any](all map[K]V, at func(V) time.Time) map[K]V {
-	for len(all) > maxPairs {
-		delete(all, slices.MinFunc(slices.Sorted(maps.Keys(all)), func(a, b K) int { return at(all[a]).Compare(at(all[b])) }))
-	}
-	if len(all) == 0 {
-		return nil
-	}
-	return all
 }
 
 type follower struct {
@@ -302,6 +316,7 @@ type follower struct {
 	be       map[node.WorkloadID]*node.Workload
 	searches map[node.WorkloadID]Search // before this snapshot
 	blamed   map[node.WorkloadID]bool   // the services with a window that ends now and blames BE work
+	loads    map[string]unit.MilliCPU   // what the services use now
 	next     State
 }
 
@@ -315,22 +330,23 @@ func (b Bound) helps(s node.Snapshot) bool {
 // bounds that would fail now: a service that gets more load would miss its objective before
 // they are lowered. All bounds for a service change together, in proportion to their levels.
 func (x *follower) moveLevels(bounds map[node.WorkloadID]Bound) (lower map[node.WorkloadID]unit.MilliCPU) {
-	sums := map[node.WorkloadID]unit.MilliCPU{}
+	sums := map[string]unit.MilliCPU{}
 	for id, b := range bounds {
 		if w := x.be[id]; w != nil {
-			sums[b.Victim] += x.next.Levels[pairOf(b.Victim, w)].May
+			sums[x.SLO.Service(b.Victim)] += x.next.Levels[x.pairOf(b.Victim, w)].May
 		}
 	}
 	fell := map[Pair]bool{}
 	for id, b := range bounds {
 		w := x.be[id]
-		load, known := x.next.Loads[b.Victim]
+		service := x.SLO.Service(b.Victim)
+		load, known := x.next.Loads[service]
 		if w == nil || !known {
 			continue
 		}
-		p := pairOf(b.Victim, w)
+		p := x.pairOf(b.Victim, w)
 		l, learnt := x.next.Levels[p]
-		more, sum := load-l.Load, sums[b.Victim]
+		more, sum := load-l.Load, sums[service]
 		if !learnt || 100*max(more, -more) < loadStep*sum || max(more, -more) < x.Capacity/100 {
 			continue
 		}
@@ -343,10 +359,10 @@ func (x *follower) moveLevels(bounds map[node.WorkloadID]Bound) (lower map[node.
 	}
 	for id, b := range bounds {
 		w := x.be[id]
-		if w == nil || !fell[pairOf(b.Victim, w)] {
+		if w == nil || !fell[x.pairOf(b.Victim, w)] {
 			continue
 		}
-		if safe := max(x.next.Levels[pairOf(b.Victim, w)].May*safePercent/100, Least); b.May > safe {
+		if safe := max(x.next.Levels[x.pairOf(b.Victim, w)].May*safePercent/100, Least); b.May > safe {
 			if lower == nil {
 				lower = map[node.WorkloadID]unit.MilliCPU{}
 			}
@@ -381,7 +397,7 @@ func (x *follower) growBack(w *node.Workload, b Bound) {
 			b.At = at
 		}
 		may := b.May + x.Capacity*unit.MilliCPU(n)/1000
-		if l, known := x.next.Levels[pairOf(b.Victim, w)]; known {
+		if l, known := x.next.Levels[x.pairOf(b.Victim, w)]; known {
 			safe := max(l.May*safePercent/100, b.May)
 			if at.Sub(l.At) < l.Probe {
 				may = min(may, safe)
@@ -482,15 +498,15 @@ func (x *follower) judge(q Search, victim node.WorkloadID, j slo.Waits) Search {
 			}
 		}
 		q.Spread++
-		_, shared := x.next.Shared[victim]
+		_, shared := x.next.Shared[x.SLO.Service(victim)]
 		q.Rest = bounds > 0 && suspectDivisor*others < j.Waited || q.Spread < spreadWindows && len(x.be) > 1 && !shared
 	}
 	if q.All = !q.Rest; q.All {
 		q = x.liftAll(q, victim)
 		if x.next.Shared == nil {
-			x.next.Shared = map[node.WorkloadID]time.Time{}
+			x.next.Shared = map[string]time.Time{}
 		}
-		x.next.Shared[victim] = x.Snapshot.At
+		x.next.Shared[x.SLO.Service(victim)] = x.Snapshot.At
 	}
 	return q
 }
@@ -498,7 +514,7 @@ func (x *follower) judge(q Search, victim node.WorkloadID, j slo.Waits) Search {
 // isVain reports whether a bound of this runner did not help lately, and the service waits
 // for it during less than half of its waits for BE work.
 func (x *follower) isVain(r slo.Runner, victim node.WorkloadID, j slo.Waits) bool {
-	_, vain := x.next.Vain[pairOf(victim, x.be[r.ID])]
+	_, vain := x.next.Vain[x.pairOf(victim, x.be[r.ID])]
 	return vain && 2*r.Time < j.ByBE
 }
 
@@ -534,7 +550,7 @@ func (x *follower) endTrial(q Search, victim node.WorkloadID, j slo.Waits) Searc
 			if x.next.Vain == nil {
 				x.next.Vain = map[Pair]time.Time{}
 			}
-			x.next.Vain[pairOf(victim, w)] = x.Snapshot.At
+			x.next.Vain[x.pairOf(victim, w)] = x.Snapshot.At
 		}
 	}
 	return x.liftAll(q, victim)
@@ -566,7 +582,7 @@ func (x *follower) bound(w *node.Workload, victim node.WorkloadID, share int64) 
 		used = min(used, b.May) // the mean is older than the bound
 	} else {
 		b = Bound{Since: at}
-		if l, known := x.next.Levels[pairOf(victim, w)]; known && at.Sub(l.At) < l.Probe {
+		if l, known := x.next.Levels[x.pairOf(victim, w)]; known && at.Sub(l.At) < l.Probe {
 			used = min(used, 2*l.May*safePercent/100)
 		}
 	}
@@ -594,7 +610,7 @@ func (x *follower) learnAll(victim node.WorkloadID, j slo.Waits) (back node.Work
 	known := true
 	for _, r := range j.Runners {
 		if b, bounded := x.next.Bounds[r.ID]; bounded && suspectDivisor*r.Time >= j.ByBE {
-			l, learnt := x.next.Levels[pairOf(victim, x.be[r.ID])]
+			l, learnt := x.next.Levels[x.pairOf(victim, x.be[r.ID])]
 			ids, known = append(ids, r.ID), known && learnt
 			now, before = now+x.failed(r.ID, b), before+l.May
 		}
@@ -603,7 +619,7 @@ func (x *follower) learnAll(victim node.WorkloadID, j slo.Waits) (back node.Work
 	for i, id := range ids {
 		b := x.next.Bounds[id]
 		may := x.failed(id, b)
-		x.learn(pairOf(victim, x.be[id]), victim, may, again)
+		x.learn(x.pairOf(victim, x.be[id]), victim, may, again)
 		if i == 0 && !again {
 			continue
 		}
@@ -624,7 +640,7 @@ func (x *follower) failed(id node.WorkloadID, b Bound) unit.MilliCPU {
 // learn remembers the level at which a pair failed, and the time to its next probe.
 func (x *follower) learn(p Pair, victim node.WorkloadID, may unit.MilliCPU, again bool) {
 	l := x.next.Levels[p]
-	next := Level{May: may, At: x.Snapshot.At, Probe: firstProbe, Load: x.Use.Workload[victim]}
+	next := Level{May: may, At: x.Snapshot.At, Probe: firstProbe, Load: x.loads[x.SLO.Service(victim)]}
 	_, byRequests := x.window(victim)
 	if byRequests {
 		next.Probe = firstRequestProbe
@@ -635,7 +651,7 @@ func (x *follower) learn(p Pair, victim node.WorkloadID, may unit.MilliCPU, agai
 			next.May = max(may, (may+l.May)/2)
 		}
 	}
-	if load, smooth := x.next.Loads[victim]; smooth {
+	if load, smooth := x.next.Loads[x.SLO.Service(victim)]; smooth {
 		next.Load = load
 	}
 	if x.next.Levels == nil {

@@ -34,12 +34,14 @@ type plant struct {
 	ending   node.Run        // of all BE workloads
 	room     unit.MilliCPU   // all BE workloads together get at most this, in equal parts; 0: no limit
 	owner    string          // of all BE workloads
+	web      node.WorkloadID // the service
+	webOwner string          // its controller
 }
 
 const capacity = unit.MilliCPU(16000)
 
 func newPlant(most time.Duration, demand map[node.WorkloadID]unit.MilliCPU) *plant {
-	p := &plant{at: time.Unix(1e6, 0), demand: demand, most: most, weight: map[node.WorkloadID]float64{}}
+	p := &plant{at: time.Unix(1e6, 0), demand: demand, most: most, weight: map[node.WorkloadID]float64{}, web: "web"}
 	for id := range demand {
 		p.weight[id] = 1
 	}
@@ -74,11 +76,13 @@ func (p *plant) used(id node.WorkloadID) unit.MilliCPU {
 // second lets a second pass.
 func (p *plant) second() {
 	p.at = p.at.Add(time.Second)
-	web := node.Workload{ID: "web", Class: node.LS}
+	web := node.Workload{ID: p.web, Class: node.LS, Owner: p.webOwner}
+	in := Input{Capacity: capacity, Use: facts.Use{Workload: map[node.WorkloadID]unit.MilliCPU{}}, Snapshot: node.Snapshot{At: p.at}}
+	kept := slo.State{Of: slo.Of{Service: p.webOwner}}
 	if !p.leaves {
 		web.Objective.RunQueueDelay = node.Some(2 * time.Millisecond)
+		in.SLO.Work = map[node.WorkloadID]slo.State{p.web: kept}
 	}
-	in := Input{Capacity: capacity, Use: facts.Use{Workload: map[node.WorkloadID]unit.MilliCPU{}}, Snapshot: node.Snapshot{At: p.at}}
 	in.Snapshot.Workloads = append(in.Snapshot.Workloads, web)
 	j := slo.Judgement{Verdict: slo.Missed, Cause: slo.ForBE, At: p.at, Waits: slo.Waits{Window: time.Second, Waited: p.others}}
 	for id := range p.demand {
@@ -106,7 +110,9 @@ func (p *plant) second() {
 		if p.helpless {
 			j.Cause = slo.OtherService
 		}
-		in.SLO.Work = map[node.WorkloadID]slo.State{"web": {Miss: slo.Miss{Workload: "web", At: p.missed, Helpless: p.helpless}, Judgement: j}}
+		missed := kept
+		missed.Miss, missed.Judgement = slo.Miss{Workload: p.web, At: p.missed, Helpless: p.helpless}, j
+		in.SLO.Work[p.web] = missed
 	}
 	p.state = p.state.Follow(in)
 }
@@ -249,6 +255,61 @@ func TestACulpritThatIsReplacedIsKnown(t *testing.T) {
 	}
 	if p.second(); len(p.state.Bounds) > 0 || len(p.state.Levels) != 1 {
 		t.Errorf("%+v", p.state)
+	}
+}
+
+// TestAServiceThatIsReplacedIsKnown replaces the pod of the service each minute by another
+// one of the same controller, beside a job that uses all CPUs that it gets. The level at
+// which the job failed is known then, so each new pod misses its objective once.
+func TestAServiceThatIsReplacedIsKnown(t *testing.T) {
+	p := newPlant(5*time.Second, map[node.WorkloadID]unit.MilliCPU{"hog": 12000, "calm": 100})
+	p.webOwner = "ReplicaSet/shop/web"
+	for minute := range 10 {
+		p.web, p.missed = node.WorkloadID(fmt.Sprint("shop/web-", minute)), time.Time{}
+		before := p.misses
+		for range 60 {
+			p.second()
+		}
+		if n := p.misses - before; minute > 1 && n > 2 {
+			t.Errorf("minute %d: %d missed windows", minute, n)
+		}
+		if b := p.state.Bounds["hog"]; b.Victim != p.web || b.May < 3000 || b.May > 5500 {
+			t.Errorf("minute %d: the job may use %+v, and 4900m would keep the objective", minute, b)
+		}
+	}
+	if len(p.state.Levels) != 1 {
+		t.Errorf("%+v", p.state.Levels)
+	}
+}
+
+// TestPodsOfOneServiceAreOneLoad has two pods of one controller, for each of which a job is
+// bounded. The level of both jobs moves with the use of both pods, and each once.
+func TestPodsOfOneServiceAreOneLoad(t *testing.T) {
+	at := time.Unix(1e6, 0)
+	const service, owner = "ReplicaSet/shop/web", "Job/batch/train"
+	st := State{
+		Bounds: map[node.WorkloadID]Bound{"a": {May: 3000, Victim: "web-1", At: at, Since: at}, "b": {May: 3000, Victim: "web-2", At: at, Since: at}},
+		Levels: map[Pair]Level{service + " " + owner: {May: 4000, Load: 3000, At: at, Probe: time.Hour}},
+	}
+	in := Input{Capacity: capacity, Use: facts.Use{Elapsed: time.Second, Workload: map[node.WorkloadID]unit.MilliCPU{"web-1": 1000, "web-2": 2000, "a": 3000, "b": 3000}}}
+	in.SLO.Work = map[node.WorkloadID]slo.State{}
+	for _, id := range []node.WorkloadID{"web-1", "web-2"} {
+		web := node.Workload{ID: id, Class: node.LS, Owner: service}
+		web.Objective.RunQueueDelay = node.Some(2 * time.Millisecond)
+		in.Snapshot.Workloads = append(in.Snapshot.Workloads, web)
+		in.SLO.Work[id] = slo.State{Of: slo.Of{Service: service}}
+	}
+	in.Snapshot.Workloads = append(in.Snapshot.Workloads, node.Workload{ID: "a", Class: node.BE, Owner: owner}, node.Workload{ID: "b", Class: node.BE, Owner: owner})
+	for second := range 30 {
+		at = at.Add(time.Second)
+		if in.Snapshot.At = at; second == 10 {
+			in.Use.Workload["web-1"] = 3000
+		}
+		st = st.Follow(in)
+		l := st.Levels[service+" "+owner]
+		if second < 10 && l.May != 4000 || second == 29 && (l.May >= 4000 || l.Load < 4500) {
+			t.Fatalf("second %d: %+v, loads %v", second, l, st.Loads)
+		}
 	}
 }
 
@@ -626,7 +687,7 @@ func TestBoundsStayInRange(t *testing.T) {
 					t.Fatalf("seed %d: %s has %+v, runs %v", seed, id, b, runs)
 				}
 			}
-			if len(p.state.Levels) > maxPairs {
+			if len(p.state.Levels) > MaxLevels {
 				t.Fatalf("%d levels", len(p.state.Levels))
 			}
 		}

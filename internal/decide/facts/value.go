@@ -1,7 +1,9 @@
 package facts
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"tenon.sh/tenon/internal/model/node"
@@ -52,4 +54,16 @@ func NUMAMemory(t node.Topology, n node.NUMANode) node.Maybe[unit.Bytes] {
 		}
 	}
 	return node.Some(unit.Bytes(0))
+}
+
+// Newest removes the oldest entries of a map beyond the given number. It returns nil if none
+// is left.
+func Newest[K ~string, V any](all map[K]V, most int, at func(V) time.Time) map[K]V {
+	for len(all) > most {
+		delete(all, slices.MinFunc(slices.Sorted(maps.Keys(all)), func(a, b K) int { return at(all[a]).Compare(at(all[b])) }))
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all
 }

@@ -41,6 +41,7 @@ const (
 
 // A RequestState is the state of an objective for requests of one workload.
 type RequestState struct {
+	Of Of `json:"of,omitzero"`
 	// Want is the objective that is judged.
 	Want node.RequestObjective `json:"want,omitzero"`
 	// Begun is the time of the first snapshot with this objective. From is the

@@ -46,8 +46,21 @@ type Tracker struct {
 	Memory Ledger `json:"memory,omitzero"`
 }
 
+// Of says whose state it is.
+type Of struct {
+	// Cgroup is that of the workload. A later pod of the same name has another one. What
+	// was counted and judged in one cgroup says nothing about the work in another.
+	Cgroup node.CgroupPath `json:"cgroup,omitempty"`
+	// Service is the name under which is remembered what a service bears beside it: its
+	// controller, so that its next pod is known, or its ID if it has none.
+	Service string `json:"service,omitempty"`
+}
+
+func of(w *node.Workload) Of { return Of{w.Cgroup, cmp.Or(w.Owner, string(w.ID))} }
+
 // A State is the SLO state of one workload.
 type State struct {
+	Of Of `json:"of,omitzero"`
 	// Since is the start of the window. Delay and Counters are the values that
 	// the counters had at that time.
 	Since    time.Time          `json:"since,omitzero"`
@@ -101,7 +114,12 @@ func (x Tracker) Observe(s node.Snapshot) Tracker {
 				next.Work = make(map[node.WorkloadID]State, max(len(x.Work), 1))
 			}
 			was := x.Work[w.ID]
-			next.Work[w.ID] = was.observe(s.At, w, want, r, runners).marked(was, s.At, r, runners)
+			if was.Of.Cgroup != w.Cgroup {
+				was = State{}
+			}
+			f := was.observe(s.At, w, want, r, runners).marked(was, s.At, r, runners)
+			f.Of = of(w)
+			next.Work[w.ID] = f
 		}
 		if requests {
 			if next.Requests == nil {
@@ -114,7 +132,13 @@ func (x Tracker) Observe(s node.Snapshot) Tracker {
 			}
 			r.Memory, r.IO = w.Usage.Pressure.Memory.Some, w.Usage.Pressure.IO.Some
 			r.NodeMemory, r.NodeIO = s.Usage.Pressure.Memory.Some, s.Usage.Pressure.IO.Some
-			next.Requests[w.ID] = x.Requests[w.ID].observe(s.At, w, r, runners, took)
+			was := x.Requests[w.ID]
+			if was.Of.Cgroup != w.Cgroup {
+				was = RequestState{}
+			}
+			f := was.observe(s.At, w, r, runners, took)
+			f.Of = of(w)
+			next.Requests[w.ID] = f
 		}
 	}
 	return next
@@ -129,6 +153,25 @@ func wantOf(w *node.Workload) time.Duration {
 }
 
 func hasRequests(w *node.Workload) bool { return w.Class.Sensitive() && w.Objective.Requests.Stated() }
+
+// Service returns the name under which is remembered what a service bears beside it.
+func (x Tracker) Service(id node.WorkloadID) string {
+	return cmp.Or(x.Work[id].Of.Service, x.Requests[id].Of.Service, string(id))
+}
+
+// Services returns the workloads whose objectives are tracked, by the name of Service.
+func (x Tracker) Services() map[string][]node.WorkloadID {
+	all := map[string][]node.WorkloadID{}
+	for id := range x.Work {
+		all[x.Service(id)] = append(all[x.Service(id)], id)
+	}
+	for id := range x.Requests {
+		if _, also := x.Work[id]; !also {
+			all[x.Service(id)] = append(all[x.Service(id)], id)
+		}
+	}
+	return all
+}
 
 // Empty reports whether no objective is tracked.
 func (x Tracker) Empty() bool { return len(x.Work) == 0 && len(x.Requests) == 0 }

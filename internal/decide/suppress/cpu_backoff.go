@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"tenon.sh/tenon/internal/decide/culprit"
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/slo"
 	"tenon.sh/tenon/internal/model/node"
@@ -17,10 +18,9 @@ const (
 	// BE work does not get back more than safePercent of what it had when the service
 	// missed its objective again, until a probe is due. Each probe that fails within
 	// nearPercent of the same level doubles the time to the next one, and takes only a little
-	// back. A level counts for forgetAfter.
+	// back.
 	safePercent, nearPercent    = 93, 20
 	firstProbe, longestInterval = 30 * time.Second, 32 * time.Minute
-	forgetAfter                 = time.Hour
 	// For a service that is judged by its requests, BE work gets back once in a window what
 	// the window then shows: beyond the level, probeStep thousandths. The first probe is due
 	// after firstRequestProbe.
@@ -39,8 +39,9 @@ type BackOff struct {
 	// service for which the budget was last halved.
 	Miss   slo.Miss        `json:"miss,omitzero"`
 	Victim node.WorkloadID `json:"victim,omitempty"`
-	// Levels are what BE work had when a service missed its objective again.
-	Levels map[node.WorkloadID]Level `json:"levels,omitempty"`
+	// Levels are what BE work had when a service missed its objective again, by the name of
+	// the service (see slo.Of).
+	Levels map[string]Level `json:"levels,omitempty"`
 }
 
 // A Level is what was left of the budget, in thousandths, when a service missed its
@@ -103,9 +104,10 @@ func (g BackOff) shrink(x slo.Tracker, at time.Time) BackOff {
 	}
 	left := 1000 - g.Permille
 	may := left + n
-	for id, l := range g.Levels {
+	services := x.Services()
+	for service, l := range g.Levels {
 		age := at.Sub(l.At)
-		if !tracks(x, id) || age < 0 || age >= forgetAfter {
+		if services[service] == nil || !l.counts(at) {
 			continue
 		}
 		safe := max(l.Left*safePercent/100, left)
@@ -121,7 +123,7 @@ func (g BackOff) shrink(x slo.Tracker, at time.Time) BackOff {
 
 // learn remembers what BE work had when a service missed its objective, if it had lost
 // something and was getting it back. It reports whether that was at about the known level.
-func (g BackOff) learn(x slo.Tracker, m slo.Miss, at time.Time) (all map[node.WorkloadID]Level, again bool) {
+func (g BackOff) learn(x slo.Tracker, m slo.Miss, at time.Time) (all map[string]Level, again bool) {
 	if g.Permille == 0 || g.Miss.Happened() {
 		return g.Levels, false
 	}
@@ -129,26 +131,27 @@ func (g BackOff) learn(x slo.Tracker, m slo.Miss, at time.Time) (all map[node.Wo
 	if m.Percentile != "" {
 		next.Probe = firstRequestProbe
 	}
-	if l, known := g.Levels[m.Workload]; known && 100*max(next.Left-l.Left, l.Left-next.Left) <= nearPercent*l.Left {
+	service := x.Service(m.Workload)
+	if l, known := g.Levels[service]; known && 100*max(next.Left-l.Left, l.Left-next.Left) <= nearPercent*l.Left {
 		next.Probe, again = min(2*l.Probe, longestInterval), true
 		if m.Percentile == "" { // a miss in a second may be chance
 			next.Left = max(next.Left, (next.Left+l.Left)/2)
 		}
 	}
-	all = map[node.WorkloadID]Level{m.Workload: next}
-	for id, l := range g.Levels {
-		if age := at.Sub(l.At); id != m.Workload && tracks(x, id) && age >= 0 && age < forgetAfter {
-			all[id] = l
+	all = map[string]Level{service: next}
+	for other, l := range g.Levels {
+		if other != service && l.counts(at) { // its next pod may come yet
+			all[other] = l
 		}
 	}
-	return all, again
+	return facts.Newest(all, culprit.MaxLevels, func(l Level) time.Time { return l.At }), again
 }
 
-// tracks reports whether a service still has an objective.
-func tracks(x slo.Tracker, id node.WorkloadID) bool {
-	_, waits := x.Work[id]
-	_, requests := x.Requests[id]
-	return waits || requests
+// counts reports whether a level is not forgotten yet. Its time is in the future if the
+// clock was set back.
+func (l Level) counts(at time.Time) bool {
+	age := at.Sub(l.At)
+	return age >= 0 && age < culprit.ForgetAfter
 }
 
 // subtract subtracts the back-off from the budget, but leaves at least the

@@ -1,6 +1,8 @@
 package suppress
 
 import (
+	"cmp"
+	"fmt"
 	"testing"
 	"time"
 
@@ -89,11 +91,13 @@ func TestAClockThatWasSetBackDelaysNoCPU(t *testing.T) {
 // A line is a service that misses its objective when BE work has more than most thousandths
 // of its budget.
 type line struct {
-	g      BackOff
-	at     time.Time
-	most   int64
-	missed time.Time
-	misses int
+	id      node.WorkloadID
+	service string // its controller
+	g       BackOff
+	at      time.Time
+	most    int64
+	missed  time.Time
+	misses  int
 }
 
 // second lets a second pass for a service that is judged by its waits.
@@ -103,11 +107,12 @@ func (p *line) second() {
 		p.missed = p.at
 		p.misses++
 	}
-	f := slo.State{}
+	id := cmp.Or(p.id, "web")
+	f := slo.State{Of: slo.Of{Service: p.service}}
 	if p.at.Sub(p.missed) < 5*time.Second {
-		f.Miss = slo.Miss{Workload: "web", At: p.missed}
+		f.Miss = slo.Miss{Workload: id, At: p.missed}
 	}
-	p.g = p.g.Follow(slo.Tracker{Work: map[node.WorkloadID]slo.State{"web": f}}, noneAlone, p.at)
+	p.g = p.g.Follow(slo.Tracker{Work: map[node.WorkloadID]slo.State{id: f}}, noneAlone, p.at)
 }
 
 // TestTheLevelOfAllBEWorkIsProbedRarely counts the missed windows of an hour. Without a
@@ -149,6 +154,25 @@ func TestALevelGoesWithItsService(t *testing.T) {
 	}
 	if p.g.Permille != 0 {
 		t.Errorf("without an objective: %+v", p.g)
+	}
+}
+
+// TestALevelIsThatOfAllPodsOfAService replaces the pod of a service each five minutes. After
+// the first one, the level is known: the next pods miss their objective only for a probe.
+func TestALevelIsThatOfAllPodsOfAService(t *testing.T) {
+	p := line{at: time.Unix(1e6, 0), most: 600, service: "ReplicaSet/shop/web"}
+	for pod := range 6 {
+		p.id, p.missed = node.WorkloadID(fmt.Sprint("shop/web-", pod)), time.Time{}
+		before := p.misses
+		for range 300 {
+			p.second()
+		}
+		if n := p.misses - before; pod > 0 && n > 1 {
+			t.Errorf("pod %d: %d missed windows", pod, n)
+		}
+	}
+	if len(p.g.Levels) != 1 {
+		t.Errorf("%+v", p.g.Levels)
 	}
 }
 
