@@ -111,7 +111,7 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 	next.CPUs = own.Held
 	var selector, bounds, shares, ends []plan.Want
 	next.Selector, selector = st.Selector.Select(c.CPUQOS, isolation.Input{NodeCPUs: nodeCPUs, Layout: l, Use: next.Use, SLO: next.SLO, Own: own, Snapshot: s})
-	next.Growth, bounds = suppress.Decide(c.Suppress, st.Growth, suppress.Input{
+	next.Growth, next.CPUBackOff, bounds = suppress.Decide(c.Suppress, st.Growth, suppress.Input{
 		NodeCPUs: nodeCPUs, Layout: l, Use: next.Use, BackOff: next.CPUBackOff, Single: next.Single, Own: own, Snapshot: s,
 		Avoid: next.Selector.LS.Siblings(s.Topology), Seated: st.Seats.May, Raised: st.Raised,
 	})

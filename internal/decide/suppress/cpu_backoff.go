@@ -7,6 +7,7 @@ import (
 	"tenon.sh/tenon/internal/decide/culprit"
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/slo"
+	"tenon.sh/tenon/internal/decide/trend"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -26,6 +27,11 @@ const (
 	// after firstRequestProbe.
 	probeStep         = 10
 	firstRequestProbe = 2 * time.Minute
+	// The back-off takes its part from a mean of the budget over about budgetTau: the use of a
+	// service is never quite constant. A fall by more than suddenPercent is no noise, and
+	// counts at once: the service would miss its objective before the mean shows it.
+	budgetTau     = 5 * time.Second
+	suddenPercent = 5
 )
 
 // BackOff is the CPU back-off: the part of its budget that BE work loses
@@ -42,6 +48,8 @@ type BackOff struct {
 	// Levels are what BE work had when a service missed its objective again, by the name of
 	// the service (see slo.Of).
 	Levels map[string]Level `json:"levels,omitempty"`
+	// Budget is the mean of the budget of which Permille is lost; 0: not known yet.
+	Budget unit.MilliCPU `json:"budget_mcpu,omitempty"`
 }
 
 // A Level is what was left of the budget, in thousandths, when a service missed its
@@ -73,7 +81,7 @@ func (g BackOff) Follow(x slo.Tracker, alone func(node.WorkloadID) bool, at time
 			if again {
 				left = (1000 - g.Permille) * safePercent / 100
 			}
-			return BackOff{Permille: 1000 - left, At: at, Cut: at, Miss: m, Victim: m.Workload, Levels: levels}
+			return BackOff{Permille: 1000 - left, At: at, Cut: at, Miss: m, Victim: m.Workload, Levels: levels, Budget: g.Budget}
 		}
 		missing = true
 	}
@@ -154,13 +162,26 @@ func (l Level) counts(at time.Time) bool {
 	return age >= 0 && age < culprit.ForgetAfter
 }
 
+// observe adds the present budget to the mean, the given time after the last one. A budget
+// that is the minimum of BE says nothing: an input of it may be missing.
+func (g BackOff) observe(b Budget, elapsed time.Duration) BackOff {
+	switch {
+	case g.Permille == 0 || b.May <= b.Least:
+	case g.Budget == 0 || b.May < g.Budget*(100-suddenPercent)/100:
+		g.Budget = b.May
+	default:
+		g.Budget = trend.Decay(g.Budget, b.May, elapsed, budgetTau)
+	}
+	return g
+}
+
 // subtract subtracts the back-off from the budget, but leaves at least the
 // minimum of BE.
 func (b Budget) subtract(g BackOff) Budget {
 	if g.Permille == 0 || b.May <= b.Least {
 		return b
 	}
-	b.May = max(b.May*unit.MilliCPU(1000-g.Permille)/1000, b.Least)
+	b.May = max(min(b.May, g.Budget*unit.MilliCPU(1000-g.Permille)/1000), b.Least)
 	if !g.Miss.Happened() {
 		b.Reason += fmt.Sprintf("; no objective is missed any more: BE grows back slowly, to %v", b.May)
 		return b

@@ -3,11 +3,13 @@ package suppress
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
 	"tenon.sh/tenon/internal/decide/slo"
 	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 func noneAlone(node.WorkloadID) bool { return false }
@@ -43,6 +45,7 @@ func TestCPUBackOffOnlyEverNarrows(t *testing.T) {
 	for turn := range 20 {
 		at = at.Add(time.Second)
 		g = g.Follow(slo.Tracker{Work: map[node.WorkloadID]slo.State{"web": {Miss: slo.Miss{Workload: "web", At: at}}}}, noneAlone, at)
+		g = g.observe(b, time.Second)
 		now := b.subtract(g).May
 		if now > last || now < b.Least || (turn > 10 && now != b.Least) {
 			t.Fatalf("after %d s of waiting BE may use %v after %v", turn+1, now, last)
@@ -173,6 +176,49 @@ func TestALevelIsThatOfAllPodsOfAService(t *testing.T) {
 	}
 	if len(p.g.Levels) != 1 {
 		t.Errorf("%+v", p.g.Levels)
+	}
+}
+
+// TestABackOffFollowsTheMeanOfTheBudget varies the budget by 3 % around a mean, as the use of
+// a service does, and then lets it fall and rise by a tenth. Only a fall counts at once.
+func TestABackOffFollowsTheMeanOfTheBudget(t *testing.T) {
+	b := Budget{Capacity: 16000, Least: 1600}
+	g := BackOff{Permille: 400}
+	pass := func(mean unit.MilliCPU) (least, most unit.MilliCPU) {
+		least = b.Capacity
+		for second := range 90 {
+			b.May = mean + unit.MilliCPU(second%3-1)*mean*3/100
+			g = g.observe(b, time.Second)
+			left := b.subtract(g).May
+			if left > b.May || left < b.Least {
+				t.Fatalf("a budget of %v: %+v leaves %v", b.May, g, left)
+			}
+			if second >= 30 {
+				least, most = min(least, left), max(most, left)
+			}
+		}
+		return least, most
+	}
+	for _, mean := range []unit.MilliCPU{13000, 11700, 13000} {
+		if least, most := pass(mean); most-least > b.Capacity.Percent(Deadband)/2 || least > mean*6/10 || most < mean*6/10 {
+			t.Errorf("a budget of about %v: %v to %v are left, want about %v", mean, least, most, mean*6/10)
+		}
+	}
+	b.May = 12000
+	if left := b.subtract(g.observe(b, time.Second)).May; left != 7200 {
+		t.Errorf("a second after a fall to %v: %v are left, want 7200m", b.May, left)
+	}
+	b.May = 14000
+	if left := b.subtract(g.observe(b, time.Second)).May; left > 8000 {
+		t.Errorf("a second after a rise to %v: %v are left", b.May, left)
+	}
+	b.May = b.Least // an input of the budget is missing
+	if next := g.observe(b, time.Second); !reflect.DeepEqual(next, g) {
+		t.Errorf("a budget that says nothing: %+v after %+v", next, g)
+	}
+	b.May = 5000 // a service needs nearly all at once, and CPU suppress bounds BE work by that
+	if got := b.subtract(g.observe(b, 100*time.Millisecond)).May; got > 5000 {
+		t.Errorf("of a budget of 5000m, %v are left", got)
 	}
 }
 

@@ -84,25 +84,28 @@ type Input struct {
 // back-off, by a quota or by a set of CPUs. It always keeps BE off the reserved
 // CPUs. As far as the minimum of BE allows, it also keeps BE off the siblings of
 // CPUs with LS work. The amount by which BE may grow increases with time: saved is
-// what the last call left of it, and the first result is what this call leaves.
-func Decide(c Config, saved unit.MilliCPU, in Input) (unit.MilliCPU, []plan.Want) {
-	l, s, u := in.Layout, in.Snapshot, in.Use
+// what the last call left of it, and the first result is what this call leaves. The
+// second result is the back-off, which has observed the budget.
+func Decide(c Config, saved unit.MilliCPU, in Input) (unit.MilliCPU, BackOff, []plan.Want) {
+	l, s, u, g := in.Layout, in.Snapshot, in.Use, in.BackOff
 	if len(l.Roots) == 0 {
-		return 0, nil
+		return 0, g, nil
 	}
-	c = c.strategyDuring(in.BackOff)
+	c = c.strategyDuring(g)
 	x := suppressor{Config: c, NodeCPUs: in.NodeCPUs, Layout: l, use: u, snap: s, cpus: in.NodeCPUs.Counted(s), tops: topsOf(l, in.Single, s), raised: in.Raised, chain: chainOf(l, s), own: in.Own, avoid: in.Avoid, seated: in.Seated}
 	switch {
 	case !c.Enable:
 		_, sets := x.keepOff(plan.Release, "CPU suppress is off")
-		return 0, append(x.removeBound("CPU suppress is off"), sets...)
+		return 0, g, append(x.removeBound("CPU suppress is off"), sets...)
 	case u.Elapsed <= 0:
 		// The first snapshot of an agent has no rates. The knobs keep their
 		// present values until the next snapshot.
 		_, sets := x.keepOff(plan.Abstain, noRate)
-		return saved, append(x.abstain(), sets...)
+		return saved, g, append(x.abstain(), sets...)
 	}
-	x.Budget = BudgetOf(c, in.NodeCPUs, u, s, x.cpus).limitToCPUs(c, in.NodeCPUs, u, s, x.cpus, in.Own).subtract(in.BackOff)
+	x.Budget = BudgetOf(c, in.NodeCPUs, u, s, x.cpus).limitToCPUs(c, in.NodeCPUs, u, s, x.cpus, in.Own)
+	g = g.observe(x.Budget, u.Elapsed)
+	x.Budget = x.Budget.subtract(g)
 	whole := x.limitsBySet()
 	if whole && x.isContested(node.FileCPUMax) {
 		x.Reason = "another component keeps writing the quota, so whole CPUs limit BE; " + x.Reason
@@ -122,7 +125,7 @@ func Decide(c Config, saved unit.MilliCPU, in Input) (unit.MilliCPU, []plan.Want
 		x.corner(wants, chosen)
 		wants = append(wants, sets...)
 	}
-	return max(x.gain-spent, 0), wants
+	return max(x.gain-spent, 0), g, wants
 }
 
 const noRate = "no rate yet"
