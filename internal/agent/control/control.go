@@ -12,6 +12,7 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/worker"
 	"tenon.sh/tenon/internal/decide/misfit"
 	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/slo"
 	"tenon.sh/tenon/internal/decide/suppresscost"
 	"tenon.sh/tenon/internal/decide/verdict"
 	"tenon.sh/tenon/internal/model/node"
@@ -114,6 +115,9 @@ type Workload struct {
 	// Verdict says whether the workload keeps its objective, for waits or requests. It
 	// is absent if the workload has none.
 	Verdict *verdict.Page `json:"objective,omitempty"`
+	// Suggested is an objective that a service without one may state. It is absent if the
+	// workload is no service, has an objective, or if its waits are not counted by length.
+	Suggested *slo.Suggestion `json:"suggested_objective,omitempty"`
 	// Waits lists the workloads that had the CPU while this workload waited,
 	// longest wait first.
 	Waits []Wait `json:"waits,omitempty"`

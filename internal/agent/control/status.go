@@ -140,6 +140,9 @@ func (l *Ledger) workloads() []Workload {
 		if page, has := verdict.Of(l.last, w.ID); has {
 			c.Verdict = &page
 		}
+		if suggestion, has := l.last.Baselines.Of(w.ID); has {
+			c.Suggested = &suggestion
+		}
 		all = append(all, c)
 	}
 	return all

@@ -299,6 +299,9 @@ func (w Workload) describe(b *strings.Builder, at time.Time) {
 	if p := w.Verdict; p != nil {
 		fmt.Fprintf(b, "  objective  %s\n             %s\n", verdict.Wants(p.Objective()), p.Text("this machine", at, PrintDuration))
 	}
+	if s := w.Suggested; s != nil {
+		fmt.Fprintf(b, "  objective  none. %s\n", verdict.Suggests(*s))
+	}
 	var asked []string
 	if v, is := w.CPULimit.Value(); is {
 		asked = append(asked, "at most "+v.String()+" of CPU")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/agent/record"
+	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/decide/culprit"
 	"tenon.sh/tenon/internal/decide/slo"
 	"tenon.sh/tenon/internal/model/node"
@@ -141,6 +142,51 @@ func TestAMissedObjectiveIsExplained(t *testing.T) {
 	}
 	if text := l.Status().String(); strings.Contains(text, "missed") {
 		t.Errorf("kept: %s", text)
+	}
+}
+
+// TestAnObjectiveIsSuggested checks what tenon explain says of a service that has no
+// objective: an object that can be stated as it is, once enough is known.
+func TestAnObjectiveIsSuggested(t *testing.T) {
+	const web = "system.slice/web.service"
+	of := measuredTick(64*time.Second, 800)
+	counts := make([]uint64, 29)
+	counts[11] = 1000
+	explain := func(b slo.Baseline) (w Workload, text string) {
+		of.Baselines.Work = map[node.WorkloadID]slo.Baseline{web: b}
+		l := NewLedger("v1")
+		l.Observe(measuredTick(63*time.Second, 800), nil)
+		l.Observe(of, nil)
+		e, err := l.ExplainWorkload("web.service")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return *e.Workload, e.String()
+	}
+	w, text := explain(slo.Baseline{Windows: 60, Quiet: 42, Counts: counts})
+	if w.Suggested == nil || w.Suggested.RunQueueDelay != 2*time.Millisecond {
+		t.Errorf("suggested: %+v", w.Suggested)
+	}
+	page, err := os.ReadFile("../../../docs/objectives.md")
+	flat := func(text string) string { return strings.Join(strings.Fields(text), " ") }
+	if shown, _, _ := strings.Cut(text, "  asked for"); err != nil || !strings.Contains(flat(string(page)), flat("$ tenon explain web.service "+shown+"```")) {
+		t.Errorf("docs/objectives.md shows another text than %s (%v)", shown, err)
+	}
+	_, object, _ := strings.Cut(text, "Suggested: ")
+	object, _, _ = strings.Cut(object, ". In")
+	if o, faults := config.ReadObjective(object, node.LS); len(faults) > 0 || o.RunQueueDelay != node.Some(2*time.Millisecond) {
+		t.Errorf("%q cannot be stated: %+v, %v", object, o, faults)
+	}
+	for name, b := range map[string]slo.Baseline{"no waits": {}, "few quiet windows": {Windows: 40, Quiet: 12, Counts: counts}, "too long": {Windows: 60, Quiet: 42, Counts: append(make([]uint64, 28), 1)}} {
+		if w, text := explain(b); w.Suggested == nil || w.Suggested.RunQueueDelay != 0 || !strings.Contains(text, "  objective  none. None is suggested") {
+			t.Errorf("%s: %+v\n%s", name, w.Suggested, text)
+		}
+	}
+	of.Baselines = slo.Baselines{}
+	l := NewLedger("v1")
+	l.Observe(of, nil)
+	if e, err := l.ExplainWorkload("web.service"); err != nil || e.Workload.Suggested != nil || strings.Contains(e.String(), "objective") {
+		t.Errorf("without counted waits: %s (%v)", e, err)
 	}
 }
 

@@ -100,7 +100,7 @@ func (a *Agent) tickOnce(ctx context.Context, events []tick.Event) (tick.Tick, e
 	start = time.Now()
 	a.state, t.Wants = policy.Decide(a.Config, a.state, s)
 	t.Batch, t.Selection = a.state.Batch.Offer, a.state.Selector.Status
-	t.Objectives, t.BackOff = a.state.SLO.Judgements(s), a.state.CPUBackOff.Permille
+	t.Objectives, t.Baselines, t.BackOff = a.state.SLO.Judgements(s), a.state.SLO.Baselines, a.state.CPUBackOff.Permille
 	a.lasted = slo.Follow(a.lasted, s, t.Objectives)
 	t.Lasted = a.lasted
 	t.Single = a.state.Single.InForce(s)

@@ -44,6 +44,8 @@ type Tracker struct {
 	Requests map[node.WorkloadID]RequestState `json:"requests,omitempty"`
 	// Memory follows who takes memory. It is zero without an objective for requests.
 	Memory Ledger `json:"memory,omitzero"`
+	// Baselines are of the services without an objective.
+	Baselines Baselines `json:"baselines,omitzero"`
 }
 
 // Of says whose state it is.
@@ -90,7 +92,7 @@ type State struct {
 // objective for its waits, or no counters of waits, and none in Requests without
 // an objective for its requests.
 func (x Tracker) Observe(s node.Snapshot) Tracker {
-	next := Tracker{}
+	next := Tracker{Baselines: x.Baselines.observe(s)}
 	var blame map[node.WorkloadID]parts
 	var took Taken
 	for i := range s.Workloads {
@@ -102,7 +104,7 @@ func (x Tracker) Observe(s node.Snapshot) Tracker {
 			continue
 		}
 		if blame == nil {
-			blame = blameOf(s)
+			blame = blameOf(s, func(w *node.Workload) bool { return wantOf(w) > 0 || hasRequests(w) })
 		}
 		runners := blame[w.ID]
 		r := runners.reading()
@@ -229,8 +231,8 @@ func (x Tracker) Misses(id node.WorkloadID) bool {
 	return x.Work[id].Miss.Happened() || r.Happened() && !r.Helpless
 }
 
-// blameOf returns for what each workload with an objective has waited.
-func blameOf(s node.Snapshot) map[node.WorkloadID]parts {
+// blameOf returns for what each of the given workloads has waited.
+func blameOf(s node.Snapshot, wanted func(*node.Workload) bool) map[node.WorkloadID]parts {
 	if len(s.Waits) == 0 {
 		return nil
 	}
@@ -239,7 +241,7 @@ func blameOf(s node.Snapshot) map[node.WorkloadID]parts {
 	for i := range s.Workloads {
 		w := &s.Workloads[i]
 		causes[w.ID] = causeOfClass(w.Class)
-		if wantOf(w) > 0 || hasRequests(w) {
+		if wanted(w) {
 			all[w.ID] = parts{}
 		}
 	}

@@ -36,6 +36,8 @@ type Tick struct {
 	Objectives map[node.WorkloadID]slo.Judgement
 	// Lasted says for how long each verdict about each objective was in force.
 	Lasted map[node.WorkloadID]slo.Lasted
+	// Baselines hold what may be suggested to services without an objective.
+	Baselines slo.Baselines
 	// BackOff is the part of its CPU, in thousandths, that BE loses because an
 	// objective is or was missed.
 	BackOff int64
