@@ -43,6 +43,10 @@ type Conclusion struct {
 	Claim    string       `json:"claim,omitempty"`
 	Verdict  stat.Verdict `json:"verdict,omitempty"`
 	Hindered Hindrance    `json:"hindered,omitempty"`
+	// Final says that no look at the results chose the moment of the conclusion: the
+	// experiment had ended by its plan, or was at a planned look. A conclusion that is
+	// not final is an interim one.
+	Final bool `json:"final"`
 	// Eighths is the CPU request of the batch pod, in eighths of that of the service. It
 	// is 0 for the other subjects.
 	Eighths int `json:"request_eighths,omitempty"`
@@ -76,7 +80,7 @@ func (s *Switched) concluded() []Conclusion {
 			continue
 		}
 		list = append(list, Conclusion{
-			About: about, Says: c.says(), Claim: c.Name, Verdict: c.Verdict, Hindered: c.Hindered, Eighths: eighths,
+			About: about, Says: c.says(), Claim: c.Name, Verdict: c.Verdict, Hindered: c.Hindered, Final: s.isFinal(), Eighths: eighths,
 			Estimate: c.Effect.Ratio, Lower: c.Effect.Lower, Upper: c.Effect.Upper, Error: c.Effect.Error,
 		})
 	}
@@ -99,7 +103,7 @@ func (s *Switched) work(m SwitchedMode) Conclusion {
 		}
 	}
 	slices.Sort(rates) // a sum must not depend on the order of a map
-	c := Conclusion{About: AboutWork, Says: Counted, Amount: m.Done, Seconds: m.Seconds, Error: stat.RatioError}
+	c := Conclusion{About: AboutWork, Says: Counted, Final: s.isFinal(), Amount: m.Done, Seconds: m.Seconds, Error: stat.RatioError}
 	_, c.Lower, c.Upper = stat.MeanOfStarts(rates, c.Error)
 	if c.Estimate = m.DoneRate; m.Windows == 0 {
 		c.Says, c.Hindered = CannotTell, TooFewRounds

@@ -125,6 +125,45 @@ func TestConclusionsNeedTheirModes(t *testing.T) {
 	}
 }
 
+// TestAnInterimLookIsNotTheEnd analyses an experiment at each way to end, and while it
+// runs. Only a moment that was planned is final, also for what cannot be told.
+func TestAnInterimLookIsNotTheEnd(t *testing.T) {
+	for _, c := range []struct {
+		ended  report.End
+		starts int // of twelve
+		early  bool
+		final  bool
+		clause string
+	}{
+		{report.EndPlanned, 12, false, true, "the experiment ended as planned"},
+		{report.EndPlanned, 4, true, true, "the experiment ended as planned"},
+		{report.EndTime, 7, false, true, "the time of the experiment was over after 7 of 12 starts"},
+		{report.EndHand, 7, false, false, "stopped by hand after 7 of 12 starts, so nothing is final"},
+		{report.EndHand, 4, true, false, "stopped by hand after 4 of 12 starts, so nothing is final"},
+		{report.EndFailed, 1, false, false, "ended by an error after 1 of 12 starts, so nothing is final"},
+		{"", 7, false, false, "not ended: 7 of 12 starts, so nothing is final"},
+		{"", 0, false, false, "not ended: 0 of 12 starts, so nothing is final"},
+		{"", 8, true, true, "a planned look after 8 of 12 starts"},
+		{"", 12, false, true, "a planned look after 12 of 12 starts"},
+	} {
+		e := inventSwitched(12, switchedModes...)
+		e.Looks, e.Ended = stat.StartLooks(12, c.early), c.ended
+		s := AnalyseSwitched(e, switchedRuns(t, e, func(*Window) {})[:c.starts])
+		for _, x := range s.Conclusions {
+			if x.Final != c.final {
+				t.Errorf("%q after %d starts: the conclusion about %s is final: %v", c.ended, c.starts, x.About, x.Final)
+			}
+		}
+		p := s.Page()
+		if want := "In short; " + c.clause; p.Short.Title != want || p.Sections[0].Title != want {
+			t.Errorf("%q after %d starts: %q and %q, want %q", c.ended, c.starts, p.Short.Title, p.Sections[0].Title, want)
+		}
+		if warned := strings.Contains(strings.Join(s.Warnings, " "), "no verdict is final"); warned == c.final {
+			t.Errorf("%q after %d starts: warnings %q", c.ended, c.starts, s.Warnings)
+		}
+	}
+}
+
 // TestOtherBatchWorkIsCountedInTimeAlone has the batch work of a user, whose amount is
 // relative to what it does alone.
 func TestOtherBatchWorkIsCountedInTimeAlone(t *testing.T) {

@@ -45,7 +45,7 @@ type SwitchedClaim struct {
 	// Hindered is why the verdict is undecided; it is empty if it is not.
 	Hindered Hindrance `json:"hindered,omitempty"`
 	// Final says that the verdict stands: it was given at a planned look or at a
-	// planned end.
+	// planned end, and decides something.
 	Final bool `json:"final"`
 	// Rare counts the starts in which the ratio was far above that of the typical
 	// round. The verdict says nothing about them.
@@ -232,7 +232,7 @@ func (s *Switched) answered(c SwitchedClaim) SwitchedClaim {
 	e := s.Experiment
 	rounds := s.ratios(c.Of, c.To, c.metric)
 	c.Answer, c.Rare = c.Question.Answer(rounds, len(e.Looks)), stat.RareOf(rounds, badStart)
-	c.Final = e.Ended.Planned() || e.Ended == "" && slices.Contains(e.Looks, s.StartsUsed)
+	c.Final = s.isFinal()
 	of, to := s.mode(c.Of), s.mode(c.To)
 	latency := c.Measure == report.P90.Key
 	switch {
@@ -249,6 +249,13 @@ func (s *Switched) answered(c SwitchedClaim) SwitchedClaim {
 		c.Verdict, c.Final = stat.Undecided, false
 	}
 	return c
+}
+
+// isFinal reports whether no look at the results chose the moment of this analysis: the
+// experiment has ended by its plan or by its time, or is at a planned look.
+func (s *Switched) isFinal() bool {
+	e := s.Experiment
+	return e.Ended.Planned() || e.Ended == "" && slices.Contains(e.Looks, s.StartsUsed)
 }
 
 // unequalLevel is the p value below which two modes count as disturbed to different

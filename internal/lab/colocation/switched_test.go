@@ -227,7 +227,7 @@ func TestThePageSaysWhatDecides(t *testing.T) {
 		if err := s.Page().WriteHTML(&html); err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(text.String(), "NaN") || strings.Contains(text.String(), "Inf") || !strings.Contains(text.String(), "\nIn short\n") {
+		if strings.Contains(text.String(), "NaN") || strings.Contains(text.String(), "Inf") || !strings.Contains(text.String(), "\nIn short; the experiment ended as planned\n") {
 			t.Errorf("%d starts:\n%s", starts, &text)
 		}
 		if decided := !strings.Contains(text.String(), "CANNOT TELL"); decided != (starts >= stat.LeastStarts) {

@@ -40,7 +40,7 @@ func (s *Switched) Page() page.Page {
 	p.Lead, p.Warnings = []string{s.headline()}, s.Warnings
 	p.Setup = append(p.Setup, fullExperiment{experiment: e}.setup()...)
 	p.Sections = []page.Section{
-		{Title: "In short" + s.notFinal(), On: page.OnlyHTML, Items: s.ending()},
+		{Title: "In short; " + s.moment(), On: page.OnlyHTML, Items: s.ending()},
 		{Title: "The modes, in turns of " + e.Turn.String(), Table: s.table(), Legend: s.legend()},
 		{Title: "Claims", Claims: s.shownClaims()},
 		{Title: "Does the order of the turns matter?", Table: s.checks(), Legend: "P90 of all requests, with bounds of which each is wrong in at most 5 % and 2.5 %. Both ratios are 1 if neither the turn before nor the time matters."},
@@ -53,7 +53,7 @@ func (s *Switched) Page() page.Page {
 		void.Items = append(void.Items, fmt.Sprintf("%03d, start %d: %s", v.Index, v.Block, strings.Join(v.Reasons, "; ")))
 	}
 	p.Sections = append(p.Sections, void)
-	p.Short = page.Section{Title: "In short" + s.notFinal(), Items: s.ending()}
+	p.Short = page.Section{Title: "In short; " + s.moment(), Items: s.ending()}
 	return p
 }
 
@@ -187,15 +187,27 @@ func (c SwitchedClaim) explanation() string {
 	return text
 }
 
-// notFinal says why no verdict is final.
-func (s *Switched) notFinal() string {
-	switch s.Experiment.Ended {
-	case report.EndHand:
-		return "; stopped by hand, so nothing is final"
-	case report.EndFailed:
-		return "; ended by an error, so nothing is final"
+// moment says in a clause how the experiment had ended at the time of the analysis, and
+// whether that is final.
+func (s *Switched) moment() string {
+	const interim = ", so nothing is final"
+	done := textlayout.Plural(s.StartsUsed, "start", "starts")
+	if planned := s.Experiment.Blocks; planned > 0 {
+		done = fmt.Sprintf("%d of %s", s.StartsUsed, textlayout.Plural(planned, "start", "starts"))
 	}
-	return ""
+	switch e := s.Experiment; {
+	case e.Ended == report.EndPlanned:
+		return "the experiment ended as planned"
+	case e.Ended == report.EndTime:
+		return "the time of the experiment was over after " + done
+	case e.Ended == report.EndHand:
+		return "stopped by hand after " + done + interim
+	case e.Ended == report.EndFailed:
+		return "ended by an error after " + done + interim
+	case s.isFinal():
+		return "a planned look after " + done
+	}
+	return "not ended: " + done + interim
 }
 
 // ending returns the sentences for a reader who reads nothing else. They are
@@ -233,6 +245,8 @@ func (s *Switched) warn(runs []Run) {
 		add("stopped by hand: no verdict is final, because a look at the results may have chosen the moment")
 	case e.Ended == report.EndFailed:
 		add("ended by an error: no verdict is final")
+	case !s.isFinal():
+		add("the experiment runs, or was killed: no verdict is final before a planned look or its end")
 	case s.StartsUsed < stat.LeastStarts || s.RoundsUsed < stat.LeastRounds:
 		add("%s of %s: no verdict, because it needs %d of %d (--starts, --start-length)", textlayout.Plural(s.RoundsUsed, "round", "rounds"),
 			textlayout.Plural(s.StartsUsed, "start", "starts"), stat.LeastRounds, stat.LeastStarts)
