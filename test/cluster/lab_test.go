@@ -114,7 +114,7 @@ func (h *chart) switched(t *testing.T, bin string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lab := h.c.Command(t.Context(), bin, append(args, "--out", out+"-killed", "--modes", "frozen,default")...)
+	lab := h.c.Command(t.Context(), bin, append(args, "--no-check", "--out", out+"-killed", "--modes", "frozen,default")...)
 	var said strings.Builder
 	lab.Stdout, lab.Stderr = &said, &said
 	if err := lab.Start(); err != nil {
@@ -188,6 +188,19 @@ func (h *chart) switched(t *testing.T, bin string) {
 		if w.Requests == 0 || w.LSCPU <= 0 {
 			t.Errorf("of the service it counted %+v", w)
 		}
+	}
+	var e struct {
+		Check *struct {
+			CPUs     int `json:"cpus"`
+			Programs []struct {
+				Name string `json:"name"`
+			} `json:"programs"`
+			Windows int `json:"windows"`
+		} `json:"check"`
+	}
+	read(t, filepath.Join(out, "experiment.json"), &e)
+	if e.Check == nil || e.Check.CPUs < 2 || len(e.Check.Programs) == 0 || e.Check.Windows == 0 {
+		t.Errorf("the node was not checked before the run: %+v", e.Check)
 	}
 	// On a busy machine the load may end before the last turns.
 	if len(seen) != 4 || frames <= 0 {

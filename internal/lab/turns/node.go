@@ -29,7 +29,7 @@ import (
 
 // protocol is the version of what the lab and the process on a node say to each
 // other. It changes with the meaning of a counter of a harness.Reading, too.
-const protocol = 1
+const protocol = 2
 
 // Role is the argument of lab.Child that starts Serve. It has to be the last one.
 const Role = "turns"
@@ -55,22 +55,25 @@ type Order struct {
 	Patience time.Duration `json:"patience_ns"`
 }
 
-// A question asks the process on a node to enter a mode, or to close; without both,
-// to read the counters. If Clock is set, only the time is asked.
+// A question asks the process on a node to enter a mode, to watch for a time what other
+// programs do, or to close; without any of these, to read the counters. If Clock is set,
+// only the time is asked.
 type question struct {
-	Clock bool        `json:"clock,omitempty"`
-	Enter report.Mode `json:"enter,omitempty"`
-	Close bool        `json:"close,omitempty"`
+	Clock bool          `json:"clock,omitempty"`
+	Enter report.Mode   `json:"enter,omitempty"`
+	Watch time.Duration `json:"watch_ns,omitempty"`
+	Close bool          `json:"close,omitempty"`
 }
 
 // An answer has the time of the node when the question was done.
 type answer struct {
-	At       time.Time  `json:"at"`
-	Reading  *Reading   `json:"reading,omitempty"`
-	Progress []Progress `json:"progress,omitempty"`
-	Writes   []string   `json:"writes,omitempty"` // of Close
-	Faults   []string   `json:"faults,omitempty"` // of Close
-	Error    string     `json:"error,omitempty"`
+	At       time.Time      `json:"at"`
+	Reading  *Reading       `json:"reading,omitempty"`
+	Progress []Progress     `json:"progress,omitempty"`
+	Others   *report.Others `json:"others,omitempty"` // of Watch
+	Writes   []string       `json:"writes,omitempty"` // of Close
+	Faults   []string       `json:"faults,omitempty"` // of Close
+	Error    string         `json:"error,omitempty"`
 }
 
 // A Progress is the end of a progress file.
@@ -152,6 +155,7 @@ func serverOf(ctx context.Context, o Order) (s *server, err error) {
 	if s.site, err = testbed.Beside(ctx, o.Journal, append([]string{self}, os.Args[1:len(os.Args)-1]...)); err != nil {
 		return s, err
 	}
+	s.site.Place.Tested = o.Tested
 	if err := mayWrite(s.site.Tree); err != nil || o.Service == "" && o.Batch == "" {
 		return s, err
 	}
@@ -255,6 +259,11 @@ func (s *server) answer(ctx context.Context, q question) (a answer) {
 		local := s.local
 		if err = s.close(); local != nil {
 			a.Writes, a.Faults = local.Report()
+		}
+	case q.Watch > 0:
+		var o report.Others
+		if o, err = s.site.Others(ctx, q.Watch); err == nil {
+			a.Others = &o
 		}
 	case s.local == nil:
 		err = errors.New("no containers are given")

@@ -124,6 +124,18 @@ func (r *Remote) Reading() (Reading, error) {
 	return *a.Reading, err
 }
 
+// Others watches for so long what other programs do on the node.
+func (r *Remote) Others(watch time.Duration) (report.Others, error) {
+	a, _, err := r.ask(question{Watch: watch})
+	if err == nil && a.Others == nil {
+		err = errors.New("the process that changes the modes on the node: an answer does not say who uses the node")
+	}
+	if err != nil {
+		return report.Others{}, err
+	}
+	return *a.Others, nil
+}
+
 // Close asks the process to put everything back, and ends it.
 func (r *Remote) Close() error {
 	defer r.line.Close()

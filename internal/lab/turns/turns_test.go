@@ -292,6 +292,26 @@ func TestSwitchersDoTheSame(t *testing.T) {
 	}
 }
 
+// TestANodeSaysWhoElseUsesIt watches a node on which a program spins, without containers
+// of an experiment.
+func TestANodeSaysWhoElseUsesIt(t *testing.T) {
+	p := podsHere(t)
+	o := p.order(t)
+	o.Service, o.Batch, o.Progress = "", "", nil
+	r, err := turns.OpenRemote(startChild(t), o, true, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := r.Others(300 * time.Millisecond)
+	if err := errors.Join(err, r.Close()); err != nil {
+		t.Fatal(err)
+	}
+	spins := slices.ContainsFunc(got.Programs, func(p report.Program) bool { return p.Name == "sh" && p.CPUs > 0.1 })
+	if got.Watched < 300*time.Millisecond || got.CPUs < 2 || !(got.Tested > 0.1) || !spins {
+		t.Errorf("%+v", got)
+	}
+}
+
 // TestALostLabLeavesNothing ends the lab, its connection, or the process on the node, in
 // a mode that changes a cgroup.
 func TestALostLabLeavesNothing(t *testing.T) {

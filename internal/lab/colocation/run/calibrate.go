@@ -54,8 +54,8 @@ func (b *bench) calibrate(ctx context.Context, s site) (lines []string, err erro
 	}
 	s.describe(&b.record)
 	b.record.Caveats = b.caveats
-	if on, is := s.(*machine); is && b.switches() && !b.NoCheck {
-		said, err := on.checked(ctx)
+	if b.switches() && !b.NoCheck {
+		said, err := b.checked(ctx, s)
 		if err != nil {
 			return nil, err
 		}

@@ -82,6 +82,17 @@ func (b *pods) openSwitcher(o turns.Order, progress func([]turns.Progress) error
 	return turns.OpenRemote(shell, o, b.node.Here, progress)
 }
 
+// Others watches the node by the process that also changes the modes: the lab may run
+// on another machine.
+func (b *pods) Others(_ context.Context, watch time.Duration) (report.Others, error) {
+	r, err := b.openSwitcher(turns.Order{}, nil)
+	if err != nil {
+		return report.Others{}, err
+	}
+	o, err := r.Others(watch)
+	return o, errors.Join(err, r.Close())
+}
+
 // switcher changes the mode by a process on the node.
 func (st *podSetUp) switcher(ctx context.Context) (turns.Switcher, error) {
 	// What tenond gives back later would be taken for the work of another program.

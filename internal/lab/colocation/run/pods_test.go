@@ -217,6 +217,32 @@ func TestANodeThatCannotSwitchIsOneClearError(t *testing.T) {
 	}
 }
 
+// TestANodeIsWatchedByTheProcessOfItsTenond gives the lab the answer of a busy node. The
+// use of the machine of the lab must not take its place.
+func TestANodeIsWatchedByTheProcessOfItsTenond(t *testing.T) {
+	const (
+		one    = `echo '{"items":[{"metadata":{"name":"tenond-x","namespace":"tenon-system"}}]}'`
+		others = `"others":{"watched_ns":2000000000,"cpus":77,"other_cpus_used":1.5,"other_tested_cpus_used":0.25,"programs":[{"name":"make","cpus_used":1.5}],"steal_ratio":null,"psi_cpu_some_ratio":0.5}`
+	)
+	for name, c := range map[string]struct {
+		said string
+		cpus int // 0: an error
+	}{"a node": {"," + others, 77}, "an answer without it": {"", 0}} {
+		exec := fmt.Sprintf(`while read -r l; do case "$l" in *watch_ns*) echo '{"at":"2026-01-02T03:04:05Z"%s}' ;; *) echo '{"at":"2026-01-02T03:04:05Z"}' ;; esac; echo .; done`, c.said)
+		b := podsOf(t, kubectl.Client{Path: fakeKubectl(t, fmt.Sprintf(fakeTenond, one, exec))})
+		if err := b.findSwitcher(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		o, err := site(b).Others(t.Context(), othersLength)
+		if (err != nil) != (c.cpus == 0) || o.CPUs != c.cpus {
+			t.Errorf("%s: %+v, error %v", name, o, err)
+		}
+		if c.cpus > 0 && (o.Used != 1.5 || o.Steal.Known() || len(o.Programs) != 1) {
+			t.Errorf("%s: %+v", name, o)
+		}
+	}
+}
+
 // TestStrategiesAreTenons adds the lab's entries to a ConfigMap. Tenon's own
 // parser must accept the ConfigMap.
 func TestStrategiesAreTenons(t *testing.T) {

@@ -33,6 +33,9 @@ type site interface {
 	least() time.Duration
 	// describe adds the facts that only the site knows.
 	describe(*colocation.Experiment)
+	// Others watches for so long what other programs do on the tested machine. Nothing
+	// of the experiment runs there meanwhile.
+	Others(ctx context.Context, watch time.Duration) (report.Others, error)
 	// setUp starts a mode. rate limits how fast each process of the batch work reads
 	// its input, in seconds of media per second; 0: no limit.
 	setUp(ctx context.Context, t report.ModeSpec, rate float64) (stage, error)
