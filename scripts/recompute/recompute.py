@@ -439,7 +439,7 @@ def check_page(page, text, figures, quantities, show):
     return errors, count, given
 
 
-def rate_of_starts(experiment, mode, key, unit=1.0):
+def rate_of_starts(experiment, mode, key, unit=1.0, error=0.05):
     """A counter per second over all windows of a mode, with Student's bounds of the mean
     of the rates of the starts."""
     starts = {}
@@ -448,7 +448,7 @@ def rate_of_starts(experiment, mode, key, unit=1.0):
     totals = [tuple(map(math.fsum, zip(*windows))) for windows in starts.values()]
     rates = [amount / seconds for amount, seconds in totals]
     mean, spread = estimates.mean_and_deviation(rates)
-    reach = estimates.student_quantile(len(rates) - 1, 0.05) * spread / math.sqrt(len(rates))
+    reach = estimates.student_quantile(len(rates) - 1, error) * spread / math.sqrt(len(rates))
     amount, seconds = map(math.fsum, zip(*totals))
     return amount / seconds, mean - reach, mean + reach
 
@@ -540,7 +540,7 @@ def check_turns(experiment):
     claims = {claim["name"]: claim["effect"] for claim in result["claims"]}
     for said in result.get("conclusions", []):  # older versions have none
         if said["about"] == "work":
-            found = dict(zip(("estimate", "lower_bound", "upper_bound"), rate_of_starts(experiment, "tenon", "be_frames")))
+            found = dict(zip(("estimate", "lower_bound", "upper_bound"), rate_of_starts(experiment, "tenon", "be_frames", error=said["bound_error"])))
             work = figures_of_turns(experiment, "tenon")
             found |= {"amount": work["be_frames"], "seconds": work["seconds"]}
         else:

@@ -165,10 +165,10 @@ Modes without cgroups, if they are named:
 
 ` + harness.ModeHelp(report.SessionModes) + `
 With --design switch, nginx and ffmpeg start twelve times, and in each start the
-modes take turns of a second, in random order. It takes ten minutes, and decides
-differences of 5 to 10 %. Before it, ten seconds show who else uses the machine,
-and what can be decided on it today. It is the default if all modes can be switched while
-both run, and its default modes are
+modes take turns of a second, in random order. It takes ten minutes, and on a
+quiet machine decides differences of 5 to 10 % in P90. Before it, ten seconds
+show who else uses the machine, and what can be decided on it today. It is the
+default if all modes can be switched while both run, and its default modes are
 
 ` + harness.ModeHelp(run.SwitchedModes) + `
 With --design blocks, every mode runs once in each block, in random order, with

@@ -132,7 +132,7 @@ func (c *Check) outlook() string {
 	case !c.IsQuiet():
 		return fmt.Sprintf("%s. As the machine is now, the run will decide nothing smaller than about %s", void, strings.Join(can, " and "))
 	}
-	return fmt.Sprintf("the run can decide differences of about %s", strings.Join(can, " and "))
+	return fmt.Sprintf("if its starts are alike, the run can decide differences of about %s", strings.Join(can, " and "))
 }
 
 // expectedWords name the measures within a sentence.

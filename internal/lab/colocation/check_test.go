@@ -40,7 +40,7 @@ func TestACheckSaysWhatCanBeDecided(t *testing.T) {
 	}{
 		"a quiet machine": {quiet, trial(t, 1.1), true, true, []string{
 			"before the run: other work uses 0.0 of 2 CPUs, 0.0 of the tested ones; the hypervisor keeps 0.0 % of these; a task waits for a CPU in 2 % of the time",
-			"before the run: the run can decide differences of about ",
+			"before the run: if its starts are alike, the run can decide differences of about ",
 		}},
 		"beside a compiler": {busy, trial(t, 1.5, 1), false, true, []string{
 			"other work uses 1.4 of 2 CPUs (compile 0.9, make 0.4, ld 0.1), 0.7 of the tested ones",

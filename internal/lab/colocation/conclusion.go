@@ -88,7 +88,7 @@ func (s *Switched) concluded() []Conclusion {
 }
 
 // work says what the batch work did under Tenon. Its rate has bounds by the rates of the
-// starts.
+// starts, whose error the looks share.
 func (s *Switched) work(m SwitchedMode) Conclusion {
 	amounts, seconds := map[int]float64{}, map[int]float64{}
 	for _, r := range s.rounds {
@@ -103,7 +103,7 @@ func (s *Switched) work(m SwitchedMode) Conclusion {
 		}
 	}
 	slices.Sort(rates) // a sum must not depend on the order of a map
-	c := Conclusion{About: AboutWork, Says: Counted, Final: s.isFinal(), Amount: m.Done, Seconds: m.Seconds, Error: stat.RatioError}
+	c := Conclusion{About: AboutWork, Says: Counted, Final: s.isFinal(), Amount: m.Done, Seconds: m.Seconds, Error: stat.RatioError / float64(max(len(s.Experiment.Looks), 1))}
 	_, c.Lower, c.Upper = stat.MeanOfStarts(rates, c.Error)
 	if c.Estimate = m.DoneRate; m.Windows == 0 {
 		c.Says, c.Hindered = CannotTell, TooFewRounds
@@ -126,9 +126,8 @@ func (c SwitchedClaim) says() Saying {
 	return AtLeast
 }
 
-// requestWords are the words for CPU requests of other sizes than in mode burstable, in
-// eighths of those of the service.
-var requestWords = map[int]string{1: "an eighth of", 4: "half of", 8: "the size of"}
+// requestWords are the words for CPU requests, in eighths of those of the service.
+var requestWords = map[int]string{1: "an eighth", 4: "half", 5: "five eighths", 8: "the size"}
 
 // sentence says a conclusion. A number in it is the bound that the claim has: it is
 // rounded so that the sentence stays true.
@@ -139,32 +138,29 @@ func (s *Switched) sentence(c Conclusion) string {
 		if c.Says == CannotTell {
 			return "How much batch work was done under Tenon? " + s.untold(c)
 		}
-		minutes := fmt.Sprintf("In %.1f minutes under Tenon ", c.Seconds/60)
+		minutes, unused := fmt.Sprintf("In %.1f measured minutes under Tenon ", c.Seconds/60), fmt.Sprintf(" on CPU time that %s did not use.", service)
 		if s.Experiment.Own != nil {
-			return minutes + fmt.Sprintf("the batch work did what takes it %.1f minutes alone%s, on CPU that %s left idle.", float64(c.Amount)/60, rateText(c, "a minute", 2), service)
+			return minutes + fmt.Sprintf("the batch work did what takes it %.1f minutes alone%s,", float64(c.Amount)/60, rateText(c, "a minute", 2)) + unused
 		}
-		return minutes + fmt.Sprintf("ffmpeg made %.0f frames%s on CPU that %s left idle.", float64(c.Amount), rateText(c, "a second", 1), service)
+		return minutes + fmt.Sprintf("ffmpeg made %.0f frames%s", float64(c.Amount), rateText(c, "a second", 1)) + unused
 	case AboutAlone:
-		const alone = "than alone, beside frozen batch work"
+		const p90, alone = "the time within which 90 of 100 answers came (P90)", "than alone, beside frozen batch work"
 		switch c.Says {
 		case NotLonger:
-			return fmt.Sprintf("Under Tenon 90 of 100 answers took no longer %s: at least %s %% less%s.", alone, tenths(100*float64(1-c.Upper), math.Floor), spanText(c))
+			return fmt.Sprintf("In the typical round %s was under Tenon no longer %s: at least %s %% less%s.", p90, alone, tenths(100*float64(1-c.Upper), math.Floor), spanText(c))
 		case AtMost:
-			return fmt.Sprintf("Under Tenon 90 of 100 answers took at most %s %% longer %s%s.", tenths(100*float64(c.Upper-1), math.Ceil), alone, spanText(c))
+			return fmt.Sprintf("In the typical round %s was under Tenon at most %s %% longer %s%s.", p90, tenths(100*float64(c.Upper-1), math.Ceil), alone, spanText(c))
 		}
-		return fmt.Sprintf("Did 90 of 100 answers take longer under Tenon %s? %s", alone, s.untold(c))
+		return fmt.Sprintf("Was %s longer under Tenon %s? %s", p90, alone, s.untold(c))
 	case AboutRequests:
-		requests := "With CPU requests for the batch pod"
-		if size, named := requestWords[c.Eighths]; named {
-			requests += fmt.Sprintf(" of %s those of %s,", size, service)
-		}
+		requests := fmt.Sprintf("With CPU requests for the batch pod of %s of those of %s, ", requestWords[c.Eighths], service)
 		switch c.Says {
 		case AtLeast:
-			return fmt.Sprintf("%s %s would have waited at least %s times as long for its CPU as under Tenon%s.", requests, service, tenths(float64(c.Lower), math.Floor), spanText(c))
+			return requests + fmt.Sprintf("%s waited in the typical round at least %s times as long for its CPU as under Tenon%s.", service, tenths(float64(c.Lower), math.Floor), spanText(c))
 		case NotShown:
-			return fmt.Sprintf("%s %s is not shown to wait longer for its CPU than under Tenon%s.", requests, service, spanText(c))
+			return requests + fmt.Sprintf("%s is not shown to wait longer for its CPU in the typical round than under Tenon%s.", service, spanText(c))
 		}
-		return fmt.Sprintf("%s, would %s have waited longer for its CPU than under Tenon? %s", strings.TrimSuffix(requests, ","), service, s.untold(c))
+		return requests + fmt.Sprintf("did %s wait longer for its CPU than under Tenon? %s", service, s.untold(c))
 	}
 	return ""
 }
@@ -174,11 +170,11 @@ func (s *Switched) untold(c Conclusion) string {
 	return fmt.Sprintf("%s of %s cannot tell%s. %s", textlayout.Plural(s.RoundsUsed, "round", "rounds"), textlayout.Plural(s.StartsUsed, "start", "starts"), spanText(c), hindranceWords[c.Hindered])
 }
 
-// rateText prints the rate of the work with its interval.
+// rateText prints the rate of the work with the interval of the mean of the starts.
 func rateText(c Conclusion, per string, decimals int) string {
 	text := fmt.Sprintf(" (%s %s", report.FormatNumber(c.Estimate, decimals), per)
 	if c.Lower.Known() && c.Upper.Known() {
-		text += fmt.Sprintf("; %s interval %s to %s", confidence(c), report.FormatNumber(c.Lower, decimals), report.FormatNumber(c.Upper, decimals))
+		text += fmt.Sprintf("; %s interval of the mean of the starts %s to %s", confidence(c), rounded(float64(c.Lower), decimals, math.Floor), rounded(float64(c.Upper), decimals, math.Ceil))
 	}
 	return text + ")"
 }
@@ -201,16 +197,26 @@ func outward(lower, upper report.Number, joint string) string {
 }
 
 // confidence is the confidence of an interval whose bounds are each wrong with
-// probability c.Error.
-func confidence(c Conclusion) string { return report.FormatNumber(100*(1-2*c.Error), 0) + " %" }
-
-// tenths prints a number with one decimal, rounded by a function. A number that has one
-// decimal stays, although it may not be exact in binary.
-func tenths(v float64, round func(float64) float64) string {
-	if nearest := math.Round(10 * v); math.Abs(nearest-10*v) < 1e-6 {
-		return report.FormatNumber(nearest/10, 1)
+// probability c.Error. It is rounded down.
+func confidence(c Conclusion) string {
+	percent, decimals := 100*(1-2*c.Error), 1
+	if math.Abs(percent-math.Round(percent)) < 1e-6 {
+		decimals = 0
 	}
-	return report.FormatNumber(round(10*v)/10, 1)
+	return rounded(percent, decimals, math.Floor) + " %"
+}
+
+// tenths prints a number with one decimal, rounded by a function.
+func tenths(v float64, round func(float64) float64) string { return rounded(v, 1, round) }
+
+// rounded prints a number with so many decimals, rounded by a function. A number that
+// has no more decimals stays, although it may not be exact in binary.
+func rounded(v float64, decimals int, round func(float64) float64) string {
+	scale := math.Pow10(decimals)
+	if nearest := math.Round(scale * v); math.Abs(nearest-scale*v) < 1e-6 {
+		return report.FormatNumber(nearest/scale, decimals)
+	}
+	return report.FormatNumber(round(scale*v)/scale, decimals)
 }
 
 // signedTenths prints a number as tenths does, with its sign.

@@ -38,21 +38,21 @@ func TestThreeConclusionsWhateverTheySay(t *testing.T) {
 		words      []string // parts of the three sentences
 	}{
 		"as hoped": {12, 1.1, 48, []Saying{Counted, AtMost, AtLeast}, []string{
-			"In 1.6 minutes under Tenon ffmpeg made 4800 frames (50.0 a second; 90 % interval 50.0 to 50.0) on CPU that nginx left idle.",
-			"Under Tenon 90 of 100 answers took at most ",
-			"With CPU requests for the batch pod nginx would have waited at least ",
+			"In 1.6 measured minutes under Tenon ffmpeg made 4800 frames (50.0 a second; 90 % interval of the mean of the starts 50.0 to 50.0) on CPU time that nginx did not use.",
+			"In the typical round the time within which 90 of 100 answers came (P90) was under Tenon at most ",
+			"With CPU requests for the batch pod of five eighths of those of nginx, nginx waited in the typical round at least ",
 		}},
 		"faster than alone": {12, 0.9, 48, []Saying{Counted, NotLonger, AtLeast}, []string{
-			"ffmpeg", "answers took no longer than alone, beside frozen batch work: at least ", "at least ",
+			"ffmpeg", " was under Tenon no longer than alone, beside frozen batch work: at least ", "at least ",
 		}},
 		"much slower": {12, 2, 48, []Saying{Counted, AtMost, AtLeast}, []string{"ffmpeg", " % longer than alone, beside frozen batch work (90 % interval ×", "at least "}},
 		"requests do nothing": {12, 1.1, 0.9, []Saying{Counted, AtMost, NotShown}, []string{
-			"ffmpeg", "at most ", "With CPU requests for the batch pod nginx is not shown to wait longer for its CPU than under Tenon (90 % interval −",
+			"ffmpeg", "at most ", "nginx is not shown to wait longer for its CPU in the typical round than under Tenon (90 % interval −",
 		}},
 		"too few starts": {1, 1.1, 48, []Saying{Counted, CannotTell, CannotTell}, []string{
-			"ffmpeg made 400 frames (50.0 a second) on CPU",
-			"Did 90 of 100 answers take longer under Tenon than alone, beside frozen batch work? 10 rounds of 1 start cannot tell. A verdict needs 4 starts",
-			"would nginx have waited longer for its CPU than under Tenon? 10 rounds of 1 start cannot tell. ",
+			"ffmpeg made 400 frames (50.0 a second) on CPU time",
+			"came (P90) longer under Tenon than alone, beside frozen batch work? 10 rounds of 1 start cannot tell. A verdict needs 4 starts",
+			"did nginx wait longer for its CPU than under Tenon? 10 rounds of 1 start cannot tell. ",
 		}},
 	} {
 		s := concludedOf(t, c.starts, c.p90, c.waits)
@@ -150,6 +150,9 @@ func TestAnInterimLookIsNotTheEnd(t *testing.T) {
 		e.Looks, e.Ended = stat.StartLooks(12, c.early), c.ended
 		s := AnalyseSwitched(e, switchedRuns(t, e, func(*Window) {})[:c.starts])
 		for _, x := range s.Conclusions {
+			if want := stat.RatioError / float64(len(e.Looks)); x.Error > want {
+				t.Errorf("%d looks: the bounds about %s are wrong with probability %v, want %v", len(e.Looks), x.About, x.Error, want)
+			}
 			if x.Final != c.final {
 				t.Errorf("%q after %d starts: the conclusion about %s is final: %v", c.ended, c.starts, x.About, x.Final)
 			}
@@ -170,7 +173,7 @@ func TestOtherBatchWorkIsCountedInTimeAlone(t *testing.T) {
 	e := inventSwitched(12, switchedModes...)
 	e.Own = &Own{Service: "redis", Batch: []OwnWork{{Name: "xz", Unit: "MiB", Solo: 4}}}
 	s := AnalyseSwitched(e, switchedRuns(t, e, in(report.Tenon, func(w *Window) { w.Frames = 0.5 * w.Length.Seconds() })))
-	if got, want := s.ending()[0], "In 1.6 minutes under Tenon the batch work did what takes it 0.8 minutes alone (0.50 a minute; 90 % interval 0.50 to 0.50), on CPU that redis left idle."; got != want {
+	if got, want := s.ending()[0], "In 1.6 measured minutes under Tenon the batch work did what takes it 0.8 minutes alone (0.50 a minute; 90 % interval of the mean of the starts 0.50 to 0.50), on CPU time that redis did not use."; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -189,8 +192,14 @@ func TestPrintedBoundsHold(t *testing.T) {
 			t.Errorf("%v to %v: %q, want %q", c.lower, c.upper, got, c.want)
 		}
 	}
-	if got := confidence(Conclusion{Error: stat.RatioError / 3}); got != "97 %" {
-		t.Errorf("confidence %s with three looks", got)
+	for looks, want := range map[float64]string{1: "90 %", 2: "95 %", 3: "96.6 %"} { // with three looks 96.67
+		if got := confidence(Conclusion{Error: stat.RatioError / looks}); got != want {
+			t.Errorf("confidence %s with %v looks, want %s", got, looks, want)
+		}
+	}
+	c := Conclusion{Estimate: 25.5, Lower: 25.16, Upper: 25.84, Error: stat.RatioError}
+	if got := rateText(c, "a second", 1); got != " (25.5 a second; 90 % interval of the mean of the starts 25.1 to 25.9)" {
+		t.Errorf("%q", got)
 	}
 	if got := tenths(15.05, math.Floor); got != "15.0" {
 		t.Errorf("%s", got)

@@ -246,14 +246,14 @@ func TestThePageSaysWhatDecides(t *testing.T) {
 // size.
 func TestEachSizeOfRequestsHasItsSentence(t *testing.T) {
 	for mode, want := range map[report.Mode]string{
-		report.BurstableEighth: "With CPU requests for the batch pod of an eighth of those of nginx, nginx would have waited ",
-		report.BurstableHalf:   "With CPU requests for the batch pod of half of those of nginx, nginx would have waited ",
-		report.BurstableFull:   "With CPU requests for the batch pod of the size of those of nginx, nginx would have waited ",
-		report.Burstable:       "With CPU requests for the batch pod nginx would have waited ",
+		report.BurstableEighth: "With CPU requests for the batch pod of an eighth of those of nginx, nginx waited ",
+		report.BurstableHalf:   "With CPU requests for the batch pod of half of those of nginx, nginx waited ",
+		report.BurstableFull:   "With CPU requests for the batch pod of the size of those of nginx, nginx waited ",
+		report.Burstable:       "With CPU requests for the batch pod of five eighths of those of nginx, nginx waited ",
 	} {
 		e := inventSwitched(12, mode, report.Tenon)
 		s := AnalyseSwitched(e, switchedRuns(t, e, in(mode, func(w *Window) { w.RunDelay *= 48 })))
-		if list := s.Page().Short.Items; len(list) == 0 || !strings.HasPrefix(list[len(list)-1], want+"at least ") {
+		if list := s.Page().Short.Items; len(list) == 0 || !strings.HasPrefix(list[len(list)-1], want+"in the typical round at least ") {
 			t.Errorf("%s: %q, want %q", mode, list, want)
 		}
 	}

@@ -43,7 +43,7 @@ func (s *Switched) Page() page.Page {
 		{Title: "In short; " + s.moment(), On: page.OnlyHTML, Items: s.ending()},
 		{Title: "The modes, in turns of " + e.Turn.String(), Table: s.table(), Legend: s.legend()},
 		{Title: "Claims", Claims: s.shownClaims()},
-		{Title: "Does the order of the turns matter?", Table: s.checks(), Legend: "P90 of all requests, with bounds of which each is wrong in at most 5 % and 2.5 %. Both ratios are 1 if neither the turn before nor the time matters."},
+		{Title: "Does the order of the turns matter?", Table: s.checks(), Legend: "P90 of all requests, with bounds of which each is wrong in about 5 % and 2.5 % of experiments. Both ratios are 1 if neither the turn before nor the time matters."},
 		{Title: "Method", On: page.OnlyHTML, Body: switchedMethod},
 		{Title: "What was written to the kernel, and why", On: page.OnlyHTML, Details: s.writes()},
 		{Title: "Calibration", On: page.OnlyHTML, Items: slices.Concat(e.Calibration, e.Check.Lines())},
@@ -81,7 +81,7 @@ func (s *Switched) headline() string {
 func (s *Switched) legend() string {
 	text := "Latency in ms of all requests from the intended send time, over all windows that count; waiting of all service threads in ms per second. "
 	if slices.Contains(s.Experiment.Modes, report.Frozen) {
-		text += fmt.Sprintf("%s is the service alone on CPUs that were busy a second ago, so its caches are warm. But its CPUs sleep between requests, and beside batch work they do not. ", report.Frozen)
+		text += fmt.Sprintf("%s is the service alone on CPUs that were busy with the batch work a second ago. They sleep between requests, and beside batch work they do not. So it is another baseline than a service on a machine of its own. ", report.Frozen)
 	}
 	return text + "Each turn of Tenon begins with a tick of its own policies. What only its loop adds over minutes, such as the back-off for a missed objective and CPU suppress, is not measured by turns."
 }
@@ -168,7 +168,7 @@ func (c SwitchedClaim) explanation() string {
 	e := c.Effect
 	text := fmt.Sprintf("%s of %s.", textlayout.Plural(e.Rounds, "round", "rounds"), textlayout.Plural(e.Starts, "start", "starts"))
 	if e.Lower.Known() && e.Upper.Known() {
-		text = fmt.Sprintf("Ratio %s in the typical round, each bound wrong in at most %s %% of experiments; ", changeText(e), report.FormatNumber(100*e.Error, 1)) + text
+		text = fmt.Sprintf("Ratio %s in the typical round, each bound wrong in about %s %% of experiments; ", changeText(e), report.FormatNumber(100*e.Error, 1)) + text
 	}
 	if e.Dropped > 0 {
 		text += fmt.Sprintf(" %s left out, because a value was zero or missing.", textlayout.Plural(e.Dropped, "round was", "rounds were"))

@@ -118,7 +118,7 @@ var modeTable = slices.Concat([]ModeSpec{
 	{Mode: ExclusiveAwake, Spinner: true, LeastWeight: true, Head: "baseline, awake and busy", Line: "dots",
 		Help: "as exclusive-warm, but the spinner has the least weight, as BestEffort pods have: its CPUs look busy, so the kernel sends no other threads there"},
 	{Mode: Frozen, Batch: true, Frozen: true, Line: "dash",
-		Help: "the batch work frozen: the service alone, on CPUs that were busy a second ago, with warm caches"},
+		Help: "the batch work frozen: the service alone, on CPUs that were busy with it a second ago"},
 	{Mode: Default65, Batch: true, Paced: true, Cluster: true, Line: "dash",
 		Help: "as default, with the batch work paced to the CPU use of the mode with CPU suppress"},
 	{Mode: Tenon65, Batch: true, Tenon: true, Suppress: true, Cluster: true, Line: "dash",
