@@ -97,6 +97,13 @@ func TestWrongFlagsAreRefusedBeforeTheExperiment(t *testing.T) {
 		{"colocation --service self --client wrk", "--client wrk is for nginx beside ffmpeg"},
 		{"colocation --service redis --client wrk", "--client wrk is for nginx beside ffmpeg"},
 		{"colocation --batch xz --be-threads 3", "--be-processes, --be-threads and --input are for ffmpeg, which is not among --batch"},
+		{"colocation --batch-pods 4", "--batch-pods is for --kubernetes"},
+		{"colocation --kubernetes --batch-pods 0", "--batch-pods 0: want 1 or more"},
+		{"colocation --kubernetes --batch-pods -1", "--batch-pods -1: want 1 or more"},
+		{"colocation --kubernetes --batch-pods 2 --batch-pod-cpu much", `--batch-pod-cpu: cpu amount "much": *`},
+		{"colocation --kubernetes --batch-pod-cpu 100m", "--batch-pod-cpu is for --batch-pods: it is what each of them asks for"},
+		{"colocation --kubernetes --batch-pods 2 --design switch", "--batch-pods is for --design blocks: the scheduler places the pods of each mode anew*"},
+		{"colocation --kubernetes --batch-pods 2 --modes exclusive,default-65", "mode default-65: with --batch-pods want some of exclusive,default,burstable,tenon and exclusive-aa"},
 		{"colocation --batch xz --modes exclusive,default-65", "mode default-65 paces ffmpeg: leave it out with --modes"},
 
 		// Names that are no programs.

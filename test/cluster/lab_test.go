@@ -18,7 +18,7 @@ import (
 
 // inPods are the experiments on colocation in pods. A mode takes most of a minute, so
 // one of them runs for each commit that installs the chart.
-var inPods = []string{"colocation", "switched", "published"}
+var inPods = []string{"colocation", "switched", "published", "batch-pods"}
 
 // experiment runs the lab on the cluster, for two seconds a mode. It checks that the
 // lab leaves the ConfigMap, the node and its own namespace as they were.
@@ -33,6 +33,9 @@ func (h *chart) experiment() {
 	}
 	if turn.Runs(len(inPods), inPods, "published") {
 		h.t.Run("published", func(t *testing.T) { h.published(t, bin) })
+	}
+	if turn.Runs(len(inPods), inPods, "batch-pods") {
+		h.t.Run("batch-pods", func(t *testing.T) { h.batchPods(t, bin) })
 	}
 	if after := h.strategies(h.t); !reflect.DeepEqual(after, before) {
 		h.t.Errorf("the ConfigMap says %v, said %v", after, before)
@@ -225,6 +228,132 @@ func frozenBelow(tree *cgroup.Tree, root string) (string, error) {
 		}
 	}
 	return "", errors.New("no cgroup is frozen")
+}
+
+// A listedPod is what the API server says of a batch pod: the resource by which it asks
+// for CPU, and whether it runs or found no room.
+type listedPod struct {
+	resource     string
+	runs, noRoom bool
+}
+
+// listed returns the batch pods of the lab, by their names.
+func (h *chart) listed() (map[string]listedPod, error) {
+	var list struct {
+		Items []struct {
+			Metadata struct{ Name string }
+			Spec     struct {
+				NodeName   string
+				Containers []struct {
+					Resources struct{ Requests map[string]string }
+				}
+			}
+			Status struct {
+				Phase      string
+				Conditions []struct{ Type, Status string }
+			}
+		}
+	}
+	text, err := h.c.Kubectl(h.t.Context(), "get", "pods", "-n", "tenon-lab", "-l", "app=batch", "-o", "json")
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &list)
+	}
+	found := map[string]listedPod{}
+	for _, p := range list.Items {
+		b := listedPod{runs: p.Status.Phase == "Running" && p.Spec.NodeName == h.n.Name}
+		for name := range p.Spec.Containers[0].Resources.Requests {
+			b.resource = name
+		}
+		for _, c := range p.Status.Conditions {
+			b.noRoom = b.noRoom || c.Type == "PodScheduled" && c.Status == "False"
+		}
+		found[p.Metadata.Name] = b
+	}
+	return found, err
+}
+
+// batchPods has the scheduler place two batch pods in each way to ask for CPU. The
+// counts of the lab must be those of the API server, which is asked meanwhile.
+func (h *chart) batchPods(t *testing.T, bin string) {
+	t.Helper()
+	// The default amounts follow from the use of the whole machine.
+	const amounts = "node.koordinator.sh/colocation-strategy"
+	h.kubectl("annotate", "node", h.n.Name, amounts+`={"enable": true, "cpuReclaimThresholdPercent": 1000, "memoryReclaimThresholdPercent": 95}`)
+	defer h.kubectl("annotate", "node", h.n.Name, amounts+"-")
+	const pods, each = 2, 60
+	out := filepath.Join(t.TempDir(), "results")
+	lab := h.c.Command(t.Context(), bin, "lab", "colocation", "--kubernetes", "--client-cpus", "0", "--blocks", "1", "--no-retry", "--duration", "2s",
+		"--load", "5", "--batch-pods", fmt.Sprint(pods), "--batch-pod-cpu", fmt.Sprintf("%dm", each), "--modes", "default,burstable,tenon", "--out", out)
+	var said strings.Builder
+	lab.Stdout, lab.Stderr = &said, &said
+	if err := lab.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- lab.Wait() }()
+	running, waiting := map[string]int{}, map[string]int{} // the most at one time, by resource
+	for over := false; !over; {
+		select {
+		case err := <-ended:
+			t.Logf("%s", said.String())
+			if over = true; err != nil {
+				t.Fatal(err)
+			}
+		case <-time.After(200 * time.Millisecond):
+			found, err := h.listed()
+			if err != nil {
+				continue // the namespace is not there yet, or no more
+			}
+			runs, noRoom := map[string]int{}, map[string]int{}
+			for _, p := range found {
+				if p.runs {
+					runs[p.resource]++
+				}
+				if p.noRoom {
+					noRoom[p.resource]++
+				}
+			}
+			for _, resource := range []string{"", "cpu", "kubernetes.io/batch-cpu"} {
+				running[resource], waiting[resource] = max(running[resource], runs[resource]), max(waiting[resource], noRoom[resource])
+			}
+		}
+	}
+	var result struct {
+		Modes map[string]struct {
+			BatchPods struct {
+				Created     int     `json:"created"`
+				Placed      int     `json:"placed"`
+				Resource    string  `json:"resource"`
+				Counted     float64 `json:"counted_mcpu"`
+				Allocatable float64 `json:"allocatable_mcpu"`
+				Free        float64 `json:"free_mcpu"`
+			} `json:"batch_pods"`
+			Frames float64 `json:"be_frames_per_second"`
+		} `json:"modes"`
+	}
+	read(t, filepath.Join(out, "result.json"), &result)
+	for mode, resource := range map[string]string{"default": "", "burstable": "cpu", "tenon": "kubernetes.io/batch-cpu"} {
+		m := result.Modes[mode]
+		p := m.BatchPods
+		if p.Created != pods || p.Resource != resource || p.Placed != running[resource] || pods-p.Placed != waiting[resource] {
+			t.Errorf("%s: the lab counted %+v, and of the API server %d run and %d found no room", mode, p, running[resource], waiting[resource])
+		}
+		want, counted := pods, 0.0
+		if resource != "" {
+			want, counted = min(pods, int(p.Free/each)), float64(each*p.Placed)
+		}
+		if p.Placed != want || p.Counted != counted || (p.Placed > 0) != (m.Frames > 0) {
+			t.Errorf("%s: %+v with %.1f frames/s, want %d pods that count as %.0fm", mode, p, m.Frames, want, counted)
+		}
+	}
+	// nginx requests 760m of the only CPU of the pods, tenond 55m with its watchdog, and the
+	// two managers 100m.
+	if p := result.Modes["burstable"].BatchPods; p.Allocatable != 1000 || p.Free != 85 || p.Placed != 1 {
+		t.Errorf("with CPU requests: %+v, want room for one pod", p)
+	}
+	if p := result.Modes["tenon"].BatchPods; p.Placed != pods {
+		t.Errorf("under Tenon: %+v, want room for all pods", p)
+	}
 }
 
 // published runs the published experiment in pods, with its third mode and its closed

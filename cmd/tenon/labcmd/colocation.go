@@ -18,12 +18,13 @@ import (
 	"tenon.sh/tenon/internal/lab/report"
 	"tenon.sh/tenon/internal/lab/testbed"
 	"tenon.sh/tenon/internal/lab/work"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // NewColocation returns the command tenon lab colocation.
 func NewColocation(f Frame) *cobra.Command {
 	var c run.Config
-	var modes, design, resume string
+	var modes, design, resume, podCPU string
 	load := labflag.Load{Percent: 30}
 	var outside bool
 	var k run.Pods
@@ -53,7 +54,8 @@ func NewColocation(f Frame) *cobra.Command {
   sudo tenon lab colocation --service self --modes exclusive,exclusive-aa,default,tenon
   sudo tenon lab colocation --service './server --port 7000' --load http://127.0.0.1:7000/ --batch 'make -j2'
   tenon lab colocation --kubernetes --node worker-1
-  tenon lab colocation --kubernetes --node worker-1 --blocks 10`,
+  tenon lab colocation --kubernetes --node worker-1 --blocks 10
+  tenon lab colocation --kubernetes --node worker-1 --batch-pods 8`,
 		Args: f.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if resume != "" {
@@ -73,8 +75,13 @@ func NewColocation(f Frame) *cobra.Command {
 			if err := labflag.RefuseZero(cmd.Flags(), notZero); err != nil {
 				return f.Usage(err)
 			}
-			if err := on.Check(cmd); err != nil {
+			if err := on.Check(cmd, "batch-pods", "batch-pod-cpu"); err != nil {
 				return f.Usage(err)
+			}
+			if podCPU != "" {
+				if k.BatchCPU, err = unit.ParseMilliCPU(podCPU); err != nil {
+					return f.Usage(fmt.Errorf("--batch-pod-cpu: %w", err))
+				}
 			}
 			if err := f.Prepare(&c.Setting, outside); err != nil {
 				return err
@@ -103,6 +110,9 @@ func NewColocation(f Frame) *cobra.Command {
 	f.workloadFlags(cmd, &c.Workloads)
 	f.settingFlags(cmd, &c.Setting, &outside)
 	on.Add(cmd, &k.Target, "run on a node of a cluster that runs Tenon")
+	flags.IntVar(&k.Batch, "batch-pods", 0, "with --kubernetes: so many batch pods, which the scheduler places, by CPU requests, by batch-cpu or by nothing (default: one, on the node of --node)")
+	flags.StringVar(&podCPU, "batch-pod-cpu", "", "with --batch-pods: what each of them asks for, such as 500m (default: together all tested CPUs)")
+	labflag.NoValues(cmd, "batch-pods", "batch-pod-cpu")
 	labflag.CompleteList(cmd, "modes", append([]string{"all", harness.Published}, modeNames(run.Modes)...)...)
 	return cmd
 }
@@ -195,6 +205,13 @@ entries named tenon-lab in Tenon's ConfigMap switch Tenon's strategies on the
 tested node, and nowhere else. Pods and entries are taken away at the end, and
 what a killed run left by the next.
 
+With --batch-pods N, the cluster's scheduler places N batch pods in each mode of
+
+` + harness.ModeHelp(run.BatchPodModes) + `
+In default they have no requests, in burstable CPU requests, and in tenon they
+request as much batch-cpu, of the default amounts. The report has how many of
+them found room and what the scheduler counts for them, beside the latency.
+
 --resume DIR runs the rest of an experiment in turns that was stopped, by Ctrl-C
 or in another way, with the flags, the order and the load that it began with.`
 }
@@ -204,7 +221,7 @@ var notZero = map[string]string{
 	"duration": "1s or more", "margin": "a ratio above 1, such as 1.03", "max-steal": testbed.VoidPercents, "connections": "1 or more",
 	"be-processes": "1 or more", "be-threads": "1 or more", "load": "more than 0 and at most 90 percent", "self-threads": "1 to 1024",
 	"self-memory": "4Ki to 1Ti for each thread", "work-regexp": "a regular expression", "blocks": "1 or more", "input": "a film",
-	"starts": "1 or more", "start-length": "one round of all modes or more", "turn": "1s or more", "design": "switch or blocks",
+	"batch-pods": "1 or more", "batch-pod-cpu": "an amount of CPU such as 500m", "starts": "1 or more", "start-length": "one round of all modes or more", "turn": "1s or more", "design": "switch or blocks",
 }
 
 func modeNames(modes []report.Mode) []string {

@@ -17,7 +17,7 @@ var groups = []struct {
 	{title: "Workload"},
 	{"Machine", []string{"cpus", "client-cpus", "max-steal", "max-foreign", "no-check", "state-dir"}},
 	{"Statistics", []string{"blocks", "campaign", "design", "margin", "max-time", "no-retry", "resume", "seed", "start-length", "starts", "turn", "until-resolved"}},
-	{"Cluster", []string{"kubernetes", "node", "context", "namespace", "config-map", "image", "nginx-image", "ffmpeg-image", "pi-image", "node-port"}},
+	{"Cluster", []string{"kubernetes", "node", "context", "namespace", "config-map", "image", "nginx-image", "ffmpeg-image", "pi-image", "node-port", "batch-pods", "batch-pod-cpu"}},
 	{"Result", []string{"out", "help"}},
 }
 

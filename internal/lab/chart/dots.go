@@ -57,19 +57,24 @@ func Dots(strips []Strip, s Scale) template.HTML {
 		d.Group(st.Style)
 		d.Text(left-12, y+4, "name end", st.Name)
 		d.Text(width-right+14, y+4, "value start", s.Ends(st.Estimate))
-		drawInterval(d, x, y+9, st.Estimate)
-		for k, block := range slices.Sorted(maps.Keys(st.Dots)) {
-			px, side := x.clamp(st.Dots[block])
-			if side != 0 {
-				continue // the arrow of the interval already shows it
-			}
-			// Dots are at four heights in turn, so that dots with equal values
-			// do not overlap.
-			d.dot(px, y-7+float64(k%4)*3, 3, "", fmt.Sprintf("%s, block %d: %s", st.Name, block, s.Format(st.Dots[block])))
-		}
+		drawStrip(d, x, y, st, s.Format)
 		d.End()
 	}
 	return d.HTML()
+}
+
+// drawStrip draws the dots of a strip, and its estimate below them.
+func drawStrip(d *Drawing, x Axis, y float64, st Strip, format func(float64) string) {
+	drawInterval(d, x, y+9, st.Estimate)
+	for k, block := range slices.Sorted(maps.Keys(st.Dots)) {
+		px, side := x.clamp(st.Dots[block])
+		if side != 0 {
+			continue // the arrow of the interval already shows it
+		}
+		// Dots are at four heights in turn, so that dots with equal values
+		// do not overlap.
+		d.dot(px, y-7+float64(k%4)*3, 3, "", fmt.Sprintf("%s, block %d: %s", st.Name, block, format(st.Dots[block])))
+	}
 }
 
 // drawInterval draws the 95 % interval as a bar, and the estimate as a diamond.

@@ -13,11 +13,12 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	typ := reflect.TypeOf(TracedResult{})
-	for i := range typ.NumField() {
-		key, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
-		if !strings.Contains(string(page), key) {
-			t.Errorf("docs/result.md does not name the key %s of %s", key, typ.Name())
+	for _, typ := range []reflect.Type{reflect.TypeFor[TracedResult](), reflect.TypeFor[BatchPods](), reflect.TypeFor[BatchPodsResult](), reflect.TypeFor[Conclusion]()} {
+		for i := range typ.NumField() {
+			key, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
+			if !strings.Contains(string(page), key) {
+				t.Errorf("docs/result.md does not name the key %s of %s", key, typ.Name())
+			}
 		}
 	}
 }

@@ -32,6 +32,9 @@ type Experiment struct {
 	// thousandths of a CPU. The service requests all tested CPUs. Records of
 	// older versions do not have it: it was 625 for each tested CPU.
 	BatchRequest int `json:"batch_request_mcpu,omitempty"`
+	// BatchPods is the number of batch pods that the scheduler of a cluster places. 0:
+	// there is one, which the lab binds to the node itself.
+	BatchPods int `json:"batch_pods,omitempty"`
 	// Design is empty if each mode has a start of its own, in blocks.
 	Design Design `json:"design,omitempty"`
 	// Turn is how long a mode lasts in an experiment that switches modes. The
@@ -92,6 +95,8 @@ type Run struct {
 	// FramesPerS is then the mean of relative rates: each is the rate of a
 	// batch work, divided by its rate without the service.
 	Work []float64 `json:"be_work_per_second,omitempty"`
+	// BatchPods is nil if the scheduler placed no batch pod.
+	BatchPods *BatchPods `json:"batch_pods,omitempty"`
 	// Windows are the parts of a run that switches between modes. The other
 	// fields of such a run describe all modes together.
 	Windows []Window `json:"windows,omitempty"`
@@ -150,19 +155,23 @@ type ModeResult struct {
 	// Work is the median rate of each batch work of own_workloads, in its unit
 	// per second.
 	Work []report.Number `json:"be_work_per_second,omitempty"`
+	// BatchPods is nil if no run of the mode has batch pods that the scheduler placed.
+	BatchPods *BatchPodsResult `json:"batch_pods,omitempty"`
 }
 
 // A Result is the result of an experiment: result.json.
 type Result = report.ResultOf[Experiment, ModeResult]
 
 // A fullExperiment is an experiment with the values of its runs. The maps
-// traced and work have the index of the run as key.
+// traced, work and pods have the index of the run as key.
 type fullExperiment struct {
 	experiment Experiment
 	traced     map[int]*Traced
 	work       map[int][]float64
-	medians    map[report.Mode][]report.Number // of the work; filled by the analysis
-	summaries  map[report.Mode]*TracedResult   // of the modes that have a trace; filled by the analysis
+	pods       map[int]*BatchPods
+	medians    map[report.Mode][]report.Number  // of the work; filled by the analysis
+	summaries  map[report.Mode]*TracedResult    // of the modes that have a trace; filled by the analysis
+	placed     map[report.Mode]*BatchPodsResult // of the modes that have such pods; filled by the analysis
 }
 
 // Analyse turns the runs of a colocation experiment into its findings.
@@ -176,9 +185,12 @@ func AnalyseKernelQOS(e Experiment, runs []Run) report.Analysis {
 }
 
 func analyseColocated(e Experiment, runs []Run, study func(fullExperiment) report.Study) report.Analysis {
-	c := fullExperiment{e, map[int]*Traced{}, map[int][]float64{}, map[report.Mode][]report.Number{}, map[report.Mode]*TracedResult{}}
+	c := fullExperiment{
+		experiment: e, traced: map[int]*Traced{}, work: map[int][]float64{}, pods: map[int]*BatchPods{},
+		medians: map[report.Mode][]report.Number{}, summaries: map[report.Mode]*TracedResult{}, placed: map[report.Mode]*BatchPodsResult{},
+	}
 	for _, r := range runs {
-		c.work[r.Index] = r.Work
+		c.work[r.Index], c.pods[r.Index] = r.Work, r.BatchPods
 		if r.Traced != nil {
 			c.traced[r.Index] = r.Traced
 		}
@@ -191,9 +203,12 @@ func analyseColocated(e Experiment, runs []Run, study func(fullExperiment) repor
 		if w := c.workOf(a.Evidence(), m); w != nil {
 			c.medians[m] = w
 		}
+		if p := c.batchPodsOf(a.Evidence(), m); p != nil {
+			c.placed[m] = p
+		}
 	}
 	return a.WithResult(report.Extend(a.Base, e, func(m report.Mode, r report.ModeResult) ModeResult {
-		return ModeResult{r, c.summaries[m], c.medians[m]}
+		return ModeResult{r, c.summaries[m], c.medians[m], c.placed[m]}
 	}))
 }
 

@@ -20,7 +20,7 @@ var method string
 func (c fullExperiment) study() report.Study {
 	s := report.Study{
 		Title: "What colocation cost and won", Headline: c.headline, Legend: c.legend,
-		Tables: tablesOf(c.experiment.Experiment), Rows: c.rows(), LeftOut: c.skippedTexts(), Figures: c.figures,
+		Tables: tablesOf(c.experiment), Rows: c.rows(), LeftOut: c.skippedTexts(), Figures: c.figures,
 		Claims: func(ev report.Evidence) []report.Claim {
 			return append(claims(ev), mechanismClaims(ev)...)
 		},
@@ -30,6 +30,10 @@ func (c fullExperiment) study() report.Study {
 		s.Rows = append(c.rows(), report.Row{Name: "node's CPUs", Text: func(c report.InMode) string {
 			return nodeUse(c.Result.Modes[c.Mode].NodeMetricsCPU, c.Result.Experiment.Machine.CPUs)
 		}})
+	}
+	if c.experiment.BatchPods > 0 {
+		s.Title, s.Rows = "What the accounting of batch pods costs and gains", append(c.batchPodRows(), s.Rows...)
+		s.Claims, s.Plots, s.Ending = batchPodClaims, c.batchPodPlots, c.batchPodEnding
 	}
 	return s
 }
@@ -60,8 +64,11 @@ var tables = []report.Section{
 
 // tablesOf returns the usual tables, and one table for each family of optional
 // modes that ran.
-func tablesOf(e report.Experiment) []report.Section {
+func tablesOf(e Experiment) []report.Section {
 	of := slices.Clone(tables)
+	if e.BatchPods > 0 {
+		of[1].Title = "What the scheduler counts, and how the service answers"
+	}
 	if !slices.Contains(e.Modes, report.Default65) {
 		of[0].Title = "With CPU suppress" // no mode was paced to its use
 	}
@@ -90,9 +97,13 @@ func (c fullExperiment) legend(r report.Result) string {
 	if c.experiment.Own != nil {
 		goodput = "BE % of alone: the work of the batch commands as a share of what they do on the tested CPUs without the service, mean over the commands."
 	}
+	pods := ""
+	if c.experiment.BatchPods > 0 {
+		pods = batchPodLegend
+	}
 	return report.LatencyLegend(r.Experiment) + ", median over blocks; run-queue delay in µs, the service's mean wait for a CPU per timeslice; waiting in ms per second, the same for all timeslices together. " +
 		"In brackets: change to exclusive, as the geometric mean of the ratios within blocks (not the quotient of the cells); " +
-		goodput + nodes
+		goodput + nodes + pods
 }
 
 // headline describes the experiment in one sentence.
@@ -113,6 +124,9 @@ func (c fullExperiment) headline(r report.Result) string {
 	if c.experiment.Own != nil {
 		return text + fmt.Sprintf("; %s; %s, %s a run, %s.", batch, textlayout.Plural(r.Blocks, "block", "blocks"), e.Duration.Round(time.Second/10), textlayout.Plural(len(r.VoidRuns), "void run", "void runs"))
 	}
-	return text + fmt.Sprintf("; ffmpeg, %s of %s; %s, %s a run, %s.", textlayout.Plural(e.BEProcesses, "process", "processes"),
-		textlayout.Plural(e.BEThreads, "thread", "threads"), textlayout.Plural(r.Blocks, "block", "blocks"), e.Duration.Round(time.Second/10), textlayout.Plural(len(r.VoidRuns), "void run", "void runs"))
+	of := fmt.Sprintf("ffmpeg, %s of %s", textlayout.Plural(e.BEProcesses, "process", "processes"), textlayout.Plural(e.BEThreads, "thread", "threads"))
+	if n := c.experiment.BatchPods; n > 0 {
+		of = textlayout.Plural(n, "batch pod", "batch pods") + ", each with " + of
+	}
+	return text + fmt.Sprintf("; %s; %s, %s a run, %s.", of, textlayout.Plural(r.Blocks, "block", "blocks"), e.Duration.Round(time.Second/10), textlayout.Plural(len(r.VoidRuns), "void run", "void runs"))
 }

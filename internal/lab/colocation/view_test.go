@@ -117,7 +117,7 @@ func TestEachModeStandsInATable(t *testing.T) {
 	for _, m := range slices.Concat(synthetic.AllModes, others, report.SessionModes, report.MechanismModes) {
 		e := inventExperiment(2, report.Exclusive, report.Default, m)
 		is := func(s report.Section) bool { return slices.Contains(s.Modes, m) }
-		if m != report.ExclusiveAA && !slices.ContainsFunc(tablesOf(e.Experiment), is) {
+		if m != report.ExclusiveAA && !slices.ContainsFunc(tablesOf(e), is) {
 			t.Errorf("%s stands in no table", m)
 		}
 	}
@@ -125,7 +125,7 @@ func TestEachModeStandsInATable(t *testing.T) {
 		"At equal utilisation": {report.Exclusive, report.Default65, report.SLOAware},
 		"With CPU suppress":    {report.Exclusive, report.Default, report.SLOAware},
 	} {
-		if got := tablesOf(inventExperiment(2, modes...).Experiment)[0].Title; got != title {
+		if got := tablesOf(inventExperiment(2, modes...))[0].Title; got != title {
 			t.Errorf("the table of %v is %q, want %q", modes, got, title)
 		}
 	}

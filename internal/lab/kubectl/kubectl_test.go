@@ -119,7 +119,7 @@ func TestAWatchEndsWhenItsReaderHasSeenEnough(t *testing.T) {
 }
 
 func TestPodsWithoutRoomAreDescribed(t *testing.T) {
-	state, unplaced := Waiting(map[string]Pod{"x": {Name: "x", Phase: "Running", Started: "now"}, "y": {Name: "y", Phase: "Pending", Scheduled: unschedulable}}, 3)
+	state, unplaced := Waiting(map[string]Pod{"x": {Name: "x", Phase: "Running", Started: "now"}, "y": {Name: "y", Phase: "Pending", Scheduled: Unschedulable}}, 3)
 	if !unplaced || state != "not all pods found room at once: y: Pending Unschedulable; 1 pods do not exist yet" {
 		t.Errorf("%q, %v", state, unplaced)
 	}

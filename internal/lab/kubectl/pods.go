@@ -28,9 +28,9 @@ type Pod struct {
 	Waiting   []string
 }
 
-// unschedulable is the reason of the condition PodScheduled if no node takes a pod
+// Unschedulable is the reason of the condition PodScheduled if no node takes a pod
 // (k8s.io/api/core/v1: PodReasonUnschedulable).
-const unschedulable = "Unschedulable"
+const Unschedulable = "Unschedulable"
 
 // Ended reports whether no container of the pod will run any more.
 func (p Pod) Ended() bool { return p.Phase == "Failed" || p.Phase == "Succeeded" }
@@ -112,7 +112,7 @@ func Waiting(pods map[string]Pod, n int) (state string, unplaced bool) {
 		if p.Started == "" {
 			reasons := slices.DeleteFunc(append([]string{p.Scheduled}, p.Waiting...), func(text string) bool { return text == "" })
 			waiting = append(waiting, strings.TrimSpace(p.Name+": "+p.Phase+" "+strings.Join(reasons, ", ")))
-			unplaced = unplaced || p.Scheduled == unschedulable
+			unplaced = unplaced || p.Scheduled == Unschedulable
 		}
 	}
 	slices.Sort(waiting)
@@ -125,11 +125,13 @@ func Waiting(pods map[string]Pod, n int) (state string, unplaced bool) {
 	return strings.Join(waiting, "; "), false
 }
 
-// Complaint returns the last output of a pod, as the end of an error.
-func (k Client) Complaint(ctx context.Context, pod string) error {
-	out, err := k.Do(ctx, "", "logs", "--tail=5", pod)
-	if err != nil || len(out) == 0 {
-		return errors.New("")
+// Complaint returns the last output of pods, as the end of an error.
+func (k Client) Complaint(ctx context.Context, pods ...string) error {
+	text := ""
+	for _, pod := range pods {
+		if out, err := k.Do(ctx, "", "logs", "--tail=5", pod); err == nil && len(out) > 0 {
+			text += ": " + strings.TrimSpace(string(out))
+		}
 	}
-	return errors.New(": " + strings.TrimSpace(string(out)))
+	return errors.New(text)
 }

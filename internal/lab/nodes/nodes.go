@@ -18,8 +18,9 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
-// The names of the batch resources.
+// The names of resources.
 const (
+	CPU         = "cpu"
 	BatchCPU    = "kubernetes.io/batch-cpu"
 	BatchMemory = "kubernetes.io/batch-memory"
 )
@@ -55,7 +56,7 @@ func amountsOf(list map[string]string, r unit.Rounding) (a Amounts, err error) {
 		}
 		return n
 	}
-	a.CPU, a.Memory = unit.MilliCPU(read("cpu", 1000)), unit.Bytes(read("memory", 1))
+	a.CPU, a.Memory = unit.MilliCPU(read(CPU, 1000)), unit.Bytes(read("memory", 1))
 	a.BatchCPU, a.BatchMemory = unit.MilliCPU(read(BatchCPU, 1)), unit.Bytes(read(BatchMemory, 1)) // batch-cpu is in thousandths of a CPU
 	a.Pods = int(read("pods", 1))
 	return a, err

@@ -67,6 +67,9 @@ func (b *bench) calibrate(ctx context.Context, s site) (lines []string, err erro
 // size sets the size of the batch work. It depends on the number of tested CPUs.
 func (b *bench) size() {
 	processes, threads := batch(b.Place.Tested.Len())
+	if n := b.batchPods(); n > 0 { // of each pod
+		processes = (processes + n - 1) / n
+	}
 	b.processes, b.threads = cmp.Or(b.BEProcesses, processes), cmp.Or(b.BEThreads, threads)
 }
 
@@ -107,7 +110,7 @@ func (b *bench) calibrateBatch(ctx context.Context, s site) (frames, cpus float6
 	}
 	frames, b.pacer.PerMedia = encoded/m.Used.Wall, m.Used.Count[harness.BEUsage]/media.Seconds()
 	return frames, cpus, fmt.Sprintf("ffmpeg without load on the service (%d processes of %d threads): %.1f frames/s on %.2f CPUs, %.2f CPU seconds per second of film",
-		b.processes, b.threads, frames, cpus, b.pacer.PerMedia), nil
+		b.processes*max(b.batchPods(), 1), b.threads, frames, cpus, b.pacer.PerMedia), nil
 }
 
 // calibrateRate runs only the service, under several loads, and chooses the rate

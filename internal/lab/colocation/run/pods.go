@@ -23,7 +23,12 @@ import (
 // default, which the field's comment names.
 type Pods struct {
 	kubectl.Target
-	Node      string // tested node (default: the only node with a report of tenond)
+	Node string // tested node (default: the only node with a report of tenond)
+	// Batch is the number of batch pods, which the scheduler places. BatchCPU is what each
+	// of them asks for (default: together all tested CPUs). 0: there is one batch pod,
+	// which the lab binds to the node itself.
+	Batch     int
+	BatchCPU  unit.MilliCPU
 	ConfigMap string // ConfigMap of Tenon as NAMESPACE/NAME (default: tenon-system/slo-controller-config)
 	NGINX     string // images (default: those of the published experiment)
 	FFmpeg    string
@@ -61,7 +66,7 @@ func (c Config) onCluster(fault func(format string, args ...any)) Config {
 		fault("--config-map %q: want NAMESPACE/NAME", p.ConfigMap)
 	}
 	c.Pods, c.Port, c.Input = &p, cmp.Or(c.Port, clusterPort), cmp.Or(c.Input, filmOfImage)
-	return c
+	return c.batchPodDefaults(fault)
 }
 
 // pods is the experiment on a node of a cluster, after its set-up: nginx and ffmpeg
@@ -155,7 +160,11 @@ func (b *pods) settleIn(ctx context.Context) error {
 // objects of the experiment, which would replace them. At this time, the
 // experiment has no objects of its own.
 func (b *pods) checkNames(ctx context.Context) error {
-	out, err := b.space.Do(ctx, "", "get", "pod/"+nginxPod, "pod/"+batchPod, "configmap/"+nginxConf, "--ignore-not-found", "-o", "name")
+	args := []string{"get", "pod/" + nginxPod, "pod/" + batchPod, "configmap/" + nginxConf, "--ignore-not-found", "-o", "name"}
+	for i := range b.batchPods() {
+		args = append(args, "pod/"+batchPodName(i))
+	}
+	out, err := b.space.Do(ctx, "", args...)
 	if err != nil {
 		return err
 	}
@@ -199,6 +208,9 @@ func (b *pods) describe(e *colocation.Experiment) {
 	}
 	if b.Client == harness.ClientWrk {
 		b.caveats = append(b.caveats, closedLoop)
+	}
+	if e.BatchPods = b.batchPods(); e.BatchPods > 0 && slices.Contains(b.Modes, report.Burstable) {
+		e.BatchRequest = int(b.each())
 	}
 	if b.switches() {
 		e.BatchRequest = batchRequest(b.Modes, requestOf(b.Place.Tested.Len()))

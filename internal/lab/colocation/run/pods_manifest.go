@@ -79,15 +79,10 @@ http {
 // that keeps the CPUs awake. In a mode with Tenon, the pod is BE and requests
 // batch resources. In a mode without Tenon it requests nothing.
 func (b *pods) batchManifest(t report.ModeSpec, rate float64) []object {
-	work := work.Transcode{Input: b.Input, Threads: b.threads, ReadRate: rate, Period: harness.SamplePeriod}
-	if b.switches() { // the windows are short
-		work.Period /= 2
-	}
-	command := append([]string{"sh", "-c", startScript(b.processes, progressFiles), "sh", "ffmpeg"}, work.Args()...)
+	container, labels := b.transcode(rate), object{}
 	if t.Spinner {
-		command = []string{"sh", "-c", fmt.Sprintf(`for i in $(seq %d); do while :; do :; done & done; wait`, b.Place.Tested.Len())}
+		container["command"] = []string{"sh", "-c", fmt.Sprintf(`for i in $(seq %d); do while :; do :; done & done; wait`, b.Place.Tested.Len())}
 	}
-	container, labels := object{"image": b.Pods.FFmpeg, "command": command}, object{}
 	if t.Isolates() {
 		labels[nodes.ClassLabel] = "BE"
 		amounts := object{nodes.BatchCPU: strconv.Itoa(int(b.batch)), nodes.BatchMemory: strconv.Itoa(int(b.batchMemory()))}
@@ -95,6 +90,25 @@ func (b *pods) batchManifest(t report.ModeSpec, rate float64) []object {
 	}
 	return []object{b.pod(batchPod, labels, container)}
 }
+
+// transcode returns the container of the batch work, without resources.
+func (b *pods) transcode(rate float64) object {
+	work := work.Transcode{Input: b.Input, Threads: b.threads, ReadRate: rate, Period: harness.SamplePeriod}
+	if b.switches() { // the windows are short
+		work.Period /= 2
+	}
+	script := startScript(b.processes, progressFiles)
+	if b.batchPods() > 0 {
+		script = yieldToShell + script
+	}
+	return object{"image": b.Pods.FFmpeg, "command": append([]string{"sh", "-c", script, "sh", "ffmpeg"}, work.Args()...)}
+}
+
+// yieldToShell lets the shell that reads the counters run before the batch work of its
+// pod: each of many pods has a small part of the CPU. A nice value counts only within the
+// cgroup of the container, so the parts of the pods stay as they are. An image without the
+// program nice does without.
+const yieldToShell = `command -v nice > /dev/null && set -- nice -n 19 "$@"; `
 
 // startScript returns the script that runs its arguments as a command, n times
 // at once. Each writes into a file of its own, whose path is prefix and a

@@ -167,19 +167,20 @@ func scaledCount(s string, scale time.Duration) (time.Duration, error) {
 // A podSampler reads counters inside the pods during a run.
 type podSampler struct {
 	harness.Recording
-	period         time.Duration  // between two readings
-	service, batch *kubectl.Shell // batch is nil if there is no batch pod
-	spins          bool           // batch runs the spinner
-	tested         unit.CPUSet
-	marks          []*work.Marks // of each ffmpeg, guarded by mu
-	ended          []string      // exit statuses of the ffmpegs that have ended, guarded by mu
+	period  time.Duration // between two readings
+	service *kubectl.Shell
+	batch   []*kubectl.Shell // of each batch pod
+	spins   bool             // batch runs the spinner
+	tested  unit.CPUSet
+	marks   []*work.Marks // of each ffmpeg, guarded by mu
+	ended   []string      // exit statuses of the ffmpegs that have ended, guarded by mu
 }
 
 func (s *podSampler) Capacity() int { return s.tested.Len() }
 
 func (s *podSampler) Run(ctx context.Context) { s.Follow(ctx, s.period, s.read) }
 
-// read queries both pods at the same time, so that their answers describe the
+// read queries all pods at the same time, so that their answers describe the
 // same moment.
 func (s *podSampler) read() {
 	var service, batch counters
@@ -191,9 +192,7 @@ func (s *podSampler) read() {
 		service, errService = countersOf(s.service)
 		at = before.Add(time.Since(before) / 2)
 	})
-	if s.batch != nil {
-		asked.Go(func() { batch, errBatch = countersOf(s.batch) })
-	}
+	asked.Go(func() { batch, errBatch = s.askBatch() })
 	asked.Wait()
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
@@ -202,6 +201,21 @@ func (s *podSampler) read() {
 		return
 	}
 	s.add(at, service, batch)
+}
+
+// askBatch asks the shells in all batch pods for the counters, and adds them up.
+func (s *podSampler) askBatch() (sum counters, err error) {
+	all, errs := make([]counters, len(s.batch)), make([]error, len(s.batch))
+	var asked sync.WaitGroup
+	for i, shell := range s.batch {
+		asked.Go(func() { all[i], errs[i] = countersOf(shell) })
+	}
+	asked.Wait()
+	for _, c := range all {
+		sum.usage, sum.throttled = sum.usage+c.usage, sum.throttled+c.throttled
+		sum.progress, sum.ended = append(sum.progress, c.progress...), append(sum.ended, c.ended...)
+	}
+	return sum, errors.Join(errs...)
 }
 
 // countersOf asks the shell in a pod for the counters.

@@ -27,13 +27,17 @@ const (
 	// resources. In its first minute tenond only measures, and after that the
 	// amounts grow slowly.
 	offerPatience = 5 * time.Minute
+	// amountsPatience is the time for which the amounts of a setting before may stand.
+	// An annotation of the node may set more than the default for ever.
+	amountsPatience = 15 * time.Second
 )
 
 // A podSetUp holds the pods of one mode, ready to be measured.
 type podSetUp struct {
-	b       *pods
-	sampler *podSampler
-	node    nodeCounter
+	b         *pods
+	sampler   *podSampler
+	node      nodeCounter
+	batchPods *colocation.BatchPods // nil: the scheduler placed none
 }
 
 // setUp configures Tenon for the mode and starts the pods. It returns when
@@ -45,7 +49,7 @@ func (b *pods) setUp(ctx context.Context, t report.ModeSpec, rate float64) (_ st
 			err = st.close(ctx, err)
 		}
 	}()
-	if t.Isolates() {
+	if t.Isolates() && b.batchPods() == 0 {
 		if err := b.awaitBatch(ctx); err != nil {
 			return nil, err
 		}
@@ -97,21 +101,33 @@ func (b *pods) setTested(lines []string) error {
 // startBeside starts the spinner, or the batch work. rate limits how fast each
 // ffmpeg reads, in seconds of media per second (0: no limit).
 func (st *podSetUp) startBeside(ctx context.Context, t report.ModeSpec, rate float64) (err error) {
-	b := st.b
-	if err := b.startBatch(ctx, b.batchManifest(t, rate)); err != nil {
+	b, run := st.b, []string{batchPod}
+	if b.batchPods() > 0 {
+		run, st.batchPods, err = b.place(ctx, t, rate)
+	} else {
+		err = b.startBatch(ctx, b.batchManifest(t, rate))
+	}
+	if err != nil {
 		return err
 	}
-	if st.sampler.batch, err = b.space.Open(batchPod, batchScript); err != nil || t.Spinner {
-		st.sampler.spins = t.Spinner
-		return err
-	}
-	for deadline := time.Now().Add(time.Minute); ; {
-		c, err := countersOf(st.sampler.batch)
+	for _, pod := range run {
+		shell, err := b.space.Open(pod, batchScript)
 		if err != nil {
-			return errors.Join(err, b.space.Complaint(ctx, batchPod))
+			return err
 		}
-		if err := exitError(c.ended, b.processes); err != nil {
-			return fmt.Errorf("%w%w", err, b.space.Complaint(ctx, batchPod))
+		st.sampler.batch = append(st.sampler.batch, shell)
+	}
+	if st.sampler.spins = t.Spinner; t.Spinner {
+		return nil
+	}
+	all := b.processes * len(run)
+	for deadline := time.Now().Add(time.Minute); ; {
+		c, err := st.sampler.askBatch()
+		if err != nil {
+			return errors.Join(err, b.space.Complaint(ctx, run...))
+		}
+		if err := exitError(c.ended, all); err != nil {
+			return fmt.Errorf("%w%w", err, b.space.Complaint(ctx, run...))
 		}
 		started := 0
 		for _, m := range c.progress {
@@ -119,11 +135,11 @@ func (st *podSetUp) startBeside(ctx context.Context, t report.ModeSpec, rate flo
 				started++
 			}
 		}
-		if started >= b.processes {
+		if started >= all {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("of %d ffmpegs %d have encoded a frame after a minute%w", b.processes, started, b.space.Complaint(ctx, batchPod))
+			return fmt.Errorf("of %d ffmpegs %d have encoded a frame after a minute%w", all, started, b.space.Complaint(ctx, run...))
 		}
 		if err := testbed.Pause(ctx, 200*time.Millisecond); err != nil {
 			return err
@@ -162,31 +178,17 @@ func (b *pods) start(ctx context.Context, pod string, objects []object) error {
 	}
 	said := ""
 	for deadline := time.Now().Add(podPatience); ; {
-		var p struct {
-			Status struct {
-				Phase, Reason, Message string
-				ContainerStatuses      []struct {
-					State struct {
-						Waiting *struct{ Reason, Message string }
-					}
-				}
-			}
-		}
+		var p podState
 		if err := b.space.Get(ctx, &p, "pod", pod); err != nil {
 			return err
 		}
-		why := strings.TrimSpace(p.Status.Reason + " " + p.Status.Message)
-		for _, c := range p.Status.ContainerStatuses {
-			if w := c.State.Waiting; w != nil {
-				why += " " + strings.TrimSpace(w.Reason+" "+w.Message)
-			}
-		}
+		why := p.why()
 		switch {
 		case p.Status.Phase == "Running":
 			return nil
-		case p.Status.Phase == "Failed" && slices.Contains(notCovered, p.Status.Reason):
+		case p.notCovered():
 			return fmt.Errorf("pod %s/%s: %w: %s", b.space.Namespace, pod, errNotCovered, why)
-		case p.Status.Phase == "Failed" || p.Status.Phase == "Succeeded":
+		case p.ended():
 			return fmt.Errorf("pod %s/%s ended (%s) %s%w", b.space.Namespace, pod, p.Status.Phase, why, b.space.Complaint(ctx, pod))
 		case time.Now().After(deadline):
 			return fmt.Errorf("pod %s/%s does not run after %v: %s", b.space.Namespace, pod, podPatience, why)
@@ -223,7 +225,9 @@ func (b *pods) answers(ctx context.Context) error {
 
 func (st *podSetUp) close(ctx context.Context, err error) error {
 	st.sampler.service.Close()
-	st.sampler.batch.Close()
+	for _, shell := range st.sampler.batch {
+		shell.Close()
+	}
 	return errors.Join(err, st.b.space.Clean(ctx, st.b.space.All(), "background"))
 }
 
@@ -256,6 +260,7 @@ func (st *podSetUp) send(ctx context.Context, order load.Config) (harness.Measur
 // check reads the use of the node from the metrics API or from its kubelet, and asks tenond for the
 // settings in force.
 func (st *podSetUp) check(ctx context.Context, t report.ModeSpec, m harness.Measurement, r *colocation.Run) error {
+	r.BatchPods = st.batchPods
 	if !st.b.switches() {
 		if r.NodeMetricsCPU = st.b.nodeMetrics(ctx, m.From, m.To, metricsPatience); r.NodeMetricsCPU == 0 {
 			r.NodeMetricsCPU = st.node.between(m.From, m.To)
@@ -293,10 +298,11 @@ func (b *pods) agrees(ctx context.Context, t report.ModeSpec) (why string) {
 }
 
 // amounts returns how much batch-cpu the node offers in all modes: the default if a mode
-// has all features of the published experiment, and otherwise nil, as much as the
-// batch work may want. Amounts grow slowly, so they are the same in all modes.
+// has all features of the published experiment, or if the scheduler counts by it, and
+// otherwise nil, as much as the batch work may want. Amounts grow slowly, so they are the
+// same in all modes.
 func (b *pods) amounts() object {
-	if slices.ContainsFunc(b.Modes, func(m report.Mode) bool { return m.Spec().AllFeatures }) {
+	if b.batchPods() > 0 || slices.ContainsFunc(b.Modes, func(m report.Mode) bool { return m.Spec().AllFeatures }) {
 		return defaultAmounts()
 	}
 	return nil
@@ -325,6 +331,10 @@ func (b *pods) chooseBatch(ctx context.Context) error {
 		n := found[0]
 		has, waited := n.Free.BatchCPU, time.Since(begun)
 		switch settled := n.Offers.BatchCPU <= most; {
+		case b.batchPods() > 0:
+			if settled || waited > amountsPatience {
+				return nil // the pods show how much it is
+			}
 		case has >= share && (settled || waited > offerPatience/5): // an annotation of the node may set more than the default
 			b.batch = share
 			return b.awaitBatch(ctx)

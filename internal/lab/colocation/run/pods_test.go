@@ -130,7 +130,7 @@ func TestAnEndedFfmpegIsReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer shell.Close()
-	s := &podSampler{tested: unit.CPUSetOf(1), batch: shell}
+	s := &podSampler{tested: unit.CPUSetOf(1), batch: []*kubectl.Shell{shell}}
 	// all says that the progress of each process is read. The second may end before
 	// the third has begun.
 	all := func() bool {

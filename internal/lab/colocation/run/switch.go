@@ -76,7 +76,7 @@ func (c Config) switchedDefaults(fault func(format string, args ...any)) Config 
 			switch {
 			case m == report.Frozen:
 				fault("mode %s: only --design %s has it", m, colocation.DesignSwitch)
-			case c.Pods != nil && !m.Spec().Cluster:
+			case c.Pods != nil && !m.Spec().Cluster && c.batchPods() == 0:
 				fault("mode %s: on a cluster only --design %s has it", m, colocation.DesignSwitch)
 			}
 		}

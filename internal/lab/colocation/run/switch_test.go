@@ -50,6 +50,7 @@ func TestTheDesignFollowsTheModes(t *testing.T) {
 		"a cluster and its own modes":  {Config{Pods: &Pods{}, Modes: []report.Mode{report.Default, report.Tenon65}}, blocks},
 		"blocks of a cluster":          {Config{Pods: &Pods{}, Setting: testbed.Setting{Blocks: 3}}, blocks},
 		"wrk on a cluster":             {Config{Pods: &Pods{}, Client: harness.ClientWrk}, blocks},
+		"batch pods for a scheduler":   {Config{Pods: &Pods{Batch: 4}}, blocks},
 		"requests of three sizes":      {Config{Modes: []report.Mode{report.BurstableEighth, report.BurstableHalf, report.BurstableFull}}, switched},
 	} {
 		got, err := c.c.WithDefaults()
@@ -64,6 +65,7 @@ func TestTheDesignFollowsTheModes(t *testing.T) {
 		"switched":            {Config{Pods: &Pods{}}, SwitchedModes},
 		"in blocks":           {Config{Pods: &Pods{}, Design: blocks}, PodModes},
 		"in blocks of length": {Config{Pods: &Pods{}, Duration: time.Second}, PodModes},
+		"with batch pods":     {Config{Pods: &Pods{Batch: 4}}, BatchPodModes},
 	} {
 		if got, err := c.c.WithDefaults(); err != nil || !slices.Equal(got.Modes, c.want) {
 			t.Errorf("on a cluster, %s: modes %v, error %v, want %v", name, got.Modes, err, c.want)
