@@ -162,24 +162,33 @@ func withoutCanceled(err error) error {
 }
 
 func newReportCommand(g *global) *cobra.Command {
-	return &cobra.Command{
+	var csv bool
+	cmd := &cobra.Command{
 		Use:   "report DIR",
 		Short: "Make table, result.json and report.html again from the raw data of an experiment",
 		Long: `Make table, result.json and report.html again from the raw data of an experiment,
 which may be packed (see tenon lab pack). The result.json of a packed experiment
 stays as it is: it says what the version of that day found. -o json prints the
-result of this version.`,
+result of this version, and --csv the tables with a line for each cell.`,
 		Example: "  tenon lab report tenon-lab-20260102-150405",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usageError{fmt.Errorf("lab report wants one directory, got %d: see tenon lab report --help", len(args))}
+			}
+			if csv && g.output != cmdline.Text {
+				return usageError{errors.New("--csv and -o are two forms: leave one out")}
 			}
 			keeps := report.KeepsResult(args[0])
 			f, err := lab.Kinds.Rebuild(args[0])
 			if err != nil {
 				return err
 			}
-			if err := printFindings(cmd, g, f); err != nil {
+			if csv {
+				err = f.Page().WriteCSV(cmd.OutOrStdout())
+			} else {
+				err = printFindings(cmd, g, f)
+			}
+			if err != nil {
 				return err
 			}
 			if keeps {
@@ -189,6 +198,8 @@ result of this version.`,
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&csv, "csv", false, "print the tables as CSV")
+	return cmd
 }
 
 func newLoadCommand(g *global) *cobra.Command {

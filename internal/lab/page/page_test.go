@@ -63,6 +63,18 @@ func TestTablesStandBothWaysAndFit(t *testing.T) {
 	}
 }
 
+// TestATableIsAlsoCSV checks that each cell has its section, its row and its column.
+func TestATableIsAlsoCSV(t *testing.T) {
+	var b bytes.Buffer
+	p := Page{Sections: []Section{{Title: "without a table", Text: "x"}, {Title: "first", Table: Across(pairs, []Head{{Text: "x"}, {Text: "y"}}, []pair{{"a", "1,5"}, {"b", ""}})}}}
+	if err := p.WriteCSV(&b); err != nil {
+		t.Fatal(err)
+	}
+	if want := "section,row,unit,column,text\nfirst,of,,x,a\nfirst,of,,y,b\nfirst,\"of, amount\",s,x,\"1,5\"\n"; b.String() != want {
+		t.Errorf("%s", &b)
+	}
+}
+
 func slicesOf(text string, n int) []string {
 	return strings.Split(strings.Repeat(text+" ", n-1)+text, " ")
 }
