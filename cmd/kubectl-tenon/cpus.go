@@ -26,7 +26,7 @@ func fitCommand(a *access, now func() time.Time) *cobra.Command {
 	var namespace string
 	cmd := &cobra.Command{
 		Use:   "fit [-f FILE]... [FILE | pod/NAME]...",
-		Short: "Print where the pods of manifests would go, and which CPUs they would get; status 1 if one would wait",
+		Short: "Print where the pods of manifests would go, and which CPUs they would get",
 		Long: `Places the pods of manifests one after the other on the cluster as it is now, by
 the functions of tenon-scheduler, and prints node and CPUs of each. It reads
 pods, and objects that make pods from a template, such as a Deployment. FILE may
@@ -53,7 +53,7 @@ places at most 10,000 pods.`,
 			}
 			files := append(files, named...)
 			if len(files)+len(existing) == 0 {
-				return usageError{fmt.Errorf("%s: want a manifest, such as -f db.yaml: %s", cmd.CommandPath(), see(cmd))}
+				return cmdline.Usagef("%s wants a manifest, such as -f db.yaml: see %[1]s --help", cmd.CommandPath())
 			}
 			all, err := a.manifests(cmd.InOrStdin(), files, namespace)
 			if err != nil {
@@ -87,7 +87,8 @@ places at most 10,000 pods.`,
 		},
 	}
 	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "a file with manifests, or - for standard input; may be repeated")
-	addNamespace(cmd, &namespace, "the namespace of objects that name none")
+	cmdline.Files(cmd.Flags(), "filename")
+	a.addNamespace(cmd, &namespace, "the namespace of objects that name none")
 	return cmd
 }
 
@@ -109,7 +110,7 @@ func splitPods(args []string) (pods, files []string, err error) {
 			continue
 		case isMaker:
 			of := kind + "/" + name
-			return nil, nil, usageError{fmt.Errorf("%s is no file: want a manifest or pod/NAME, such as kubectl get %s -o yaml | kubectl tenon fit -f -", of, of)}
+			return nil, nil, cmdline.Usagef("%s is no file: want a manifest or pod/NAME, such as kubectl get %[1]s -o yaml | kubectl tenon fit -f -", of)
 		}
 		pods = append(pods, name)
 		if !typed {
@@ -179,14 +180,14 @@ func mapCommand(a *access, now func() time.Time) *cobra.Command {
   kubectl tenon map worker-1 --svg worker-1.svg
   kubectl tenon map worker-1 --html worker-1.html
   kubectl tenon map worker-1 -o json`,
-		Args:              one("node"),
+		Args:              cmdline.OneArg("node"),
 		ValidArgsFunction: a.completeNode,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if a.output != cmdline.Text && (svg != "" || page != "") {
-				return usageError{fmt.Errorf("want one of -o %s, --svg and --html", a.output)}
+				return cmdline.Usagef("want one of -o %s, --svg and --html", a.output)
 			}
 			if svg != "" && svg == page {
-				return usageError{errors.New("--svg and --html name the same file: want two files")}
+				return cmdline.Usagef("--svg and --html name the same file: want two files")
 			}
 			c, err := a.cluster(cmd.Context(), cmd.ErrOrStderr(), "", "", now())
 			if err != nil {
@@ -216,6 +217,7 @@ func mapCommand(a *access, now func() time.Time) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&svg, "svg", "", "write a picture to this file instead, or to standard output (-)")
 	cmd.Flags().StringVar(&page, "html", "", "write a page with the picture to this file instead, or to standard output (-)")
+	cmdline.Files(cmd.Flags(), "svg", "html")
 	return cmd
 }
 

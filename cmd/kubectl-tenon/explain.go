@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,6 +12,7 @@ import (
 
 	"tenon.sh/tenon/internal/cluster/nodepages"
 	"tenon.sh/tenon/internal/cluster/schedulers"
+	"tenon.sh/tenon/internal/cmdline"
 )
 
 func explainCommand(a *access, now func() time.Time) *cobra.Command {
@@ -25,11 +25,11 @@ func explainCommand(a *access, now func() time.Time) *cobra.Command {
   kubectl tenon explain pod/db-0`,
 	}
 	pod, node := &podQuestion{access: a, now: now}, nodeCommand(a, now)
-	explain.AddCommand(podCommand(pod), node, isolationCommand(a, now))
-	group(explain)
+	ofPod, isolation := podCommand(pod), isolationCommand(a, now)
+	a.output.Add(explain, ofPod, node, isolation)
+	explain.AddCommand(ofPod, node, isolation)
 	// pod/db-0 and node/worker-1 are single words, and not commands. In this case,
 	// the flags of explain pod belong to explain.
-	known, help := explain.Args, explain.RunE
 	named := func(args []string) bool {
 		return len(args) == 1 && (cutKind(args[0], podWords) != args[0] || cutKind(args[0], nodeWords) != args[0])
 	}
@@ -42,12 +42,12 @@ func explainCommand(a *access, now func() time.Time) *cobra.Command {
 				return err
 			}
 		}
-		return known(cmd, args)
+		return cmdline.Known("command")(cmd, args)
 	}
 	explain.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case !named(args):
-			return help(cmd, args)
+			return cmd.Help()
 		case cutKind(args[0], podWords) != args[0]:
 			return pod.answer(cmd, args[0])
 		}
@@ -65,13 +65,13 @@ type podQuestion struct {
 }
 
 func (q *podQuestion) addFlags(cmd *cobra.Command) {
-	addNamespace(cmd, &q.namespace, "the namespace of the pod")
+	q.addNamespace(cmd, &q.namespace, "the namespace of the pod")
 }
 
 // addNamespace adds the flag -n to a command.
-func addNamespace(cmd *cobra.Command, namespace *string, what string) {
+func (a *access) addNamespace(cmd *cobra.Command, namespace *string, what string) {
 	cmd.Flags().StringVarP(namespace, "namespace", "n", "", what+" (default: that of the context)")
-	_ = cmd.RegisterFlagCompletionFunc("namespace", cobra.NoFileCompletions) // an error means that the flag does not exist
+	cmdline.CompleteFrom(cmd, "namespace", a.namespaces)
 }
 
 func podCommand(q *podQuestion) *cobra.Command {
@@ -85,8 +85,8 @@ does not take the pod.`,
   kubectl tenon explain pod db-0 -n shop
   kubectl tenon explain pod shop/db-0
   kubectl tenon explain pod db-0 -o json`,
-		Args:              one("pod"),
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args:              cmdline.OneArg("pod"),
+		ValidArgsFunction: q.completePod,
 		RunE:              func(cmd *cobra.Command, args []string) error { return q.answer(cmd, args[0]) },
 	}
 	q.addFlags(cmd)
@@ -140,7 +140,7 @@ func nodeCommand(a *access, now func() time.Time) *cobra.Command {
 		Use:               "node NAME",
 		Short:             "Print the batch resources of a node, term by term, its CPUs for pods, and its trials of isolation",
 		Example:           `  kubectl tenon explain node worker-1`,
-		Args:              one("node"),
+		Args:              cmdline.OneArg("node"),
 		ValidArgsFunction: a.completeNode,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			nodes, lacks, err := a.seenNodes(cmd.Context(), cmd.ErrOrStderr())
@@ -166,7 +166,7 @@ func isolationCommand(a *access, now func() time.Time) *cobra.Command {
 		Use:     "isolation",
 		Short:   "Print what trials of isolation mechanisms found on each node and on all together",
 		Example: `  kubectl tenon explain isolation`,
-		Args:    nothing,
+		Args:    cmdline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			nodes, _, err := a.seenNodes(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
@@ -187,23 +187,4 @@ func namesOf(nodes []nodepages.Node) []string {
 		names = append(names, n.Name)
 	}
 	return names
-}
-
-// completeNode completes the name of a node.
-func (a *access) completeNode(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
-	ctx := cmd.Context()
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	nodes, _, err := a.nodes(ctx)
-	if err != nil || len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var names []string
-	for _, name := range namesOf(nodes) {
-		if strings.HasPrefix(name, begun) {
-			names = append(names, name)
-		}
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
 }

@@ -5,40 +5,21 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
+
+	"tenon.sh/tenon/internal/cmdline"
 )
 
 // version is set by the build: -ldflags "-X main.version=v1.2.3".
 var version string
 
-// These are the exit statuses after an error, the same as those of tenon.
-const (
-	exitFailure = 1
-	exitUsage   = 2
-)
-
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := newRootCommand(time.Now).ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "kubectl-tenon:", err)
-		os.Exit(exitStatus(err))
+	if status := cmdline.End("kubectl-tenon", newRootCommand(time.Now).ExecuteContext(ctx)); status != 0 {
+		os.Exit(status)
 	}
 }
-
-func exitStatus(err error) int {
-	if errors.As(err, new(usageError)) {
-		return exitUsage
-	}
-	return exitFailure
-}
-
-// A usageError is an error in the command line.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }

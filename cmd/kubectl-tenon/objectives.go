@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/internal/cluster/objectivetext"
+	"tenon.sh/tenon/internal/cmdline"
 )
 
 // services is the page of kubectl tenon objectives.
@@ -18,7 +19,7 @@ type services struct {
 func (s services) Text() string { return objectivetext.Table(s.Services) }
 
 func objectivesCommand(a *access, now func() time.Time) *cobra.Command {
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:   "objectives",
 		Short: "Print whether the services keep their objectives, a line for each service over all nodes",
 		Long: `Prints a line for each service with an objective that a node has reported: the
@@ -30,7 +31,7 @@ most to blame, and the work that alone has less CPU for the service (bounded).
 kubectl tenon explain pod says more about one pod.`,
 		Example: `  kubectl tenon objectives
   kubectl tenon objectives -o json`,
-		Args: nothing,
+		Args: cmdline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.cluster(cmd.Context(), cmd.ErrOrStderr(), "", "", now())
 			if err != nil {
@@ -42,6 +43,4 @@ kubectl tenon explain pod says more about one pod.`,
 			return a.print(cmd, services{c.Services()})
 		},
 	}
-	acceptAll(cmd)
-	return cmd
 }

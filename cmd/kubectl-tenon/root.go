@@ -18,7 +18,7 @@ import (
 )
 
 func newRootCommand(now func() time.Time) *cobra.Command {
-	a := access{output: cmdline.Text}
+	var a access
 	root := &cobra.Command{
 		Use:   "kubectl-tenon",
 		Short: "Show Tenon on the nodes of a cluster",
@@ -41,32 +41,29 @@ and 2 if the command line has an error.`,
   kubectl tenon objectives                # which services keep their objectives
   kubectl tenon map worker-1              # the CPUs of a node and their owners
   kubectl tenon doctor                    # what is not done as asked, and where`,
-		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tenon"},
-		SilenceErrors: true,
-		SilenceUsage:  true,
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tenon"},
 	}
-	group(root)
-	root.SetFlagErrorFunc(flagError)
 	a.addFlags(root.PersistentFlags())
-	a.output.Add(root, root.PersistentFlags())
-	cmdline.AddVersion(root, cmdline.Version(version), nothing)
-	_ = root.RegisterFlagCompletionFunc("context", cobra.NoFileCompletions) // an error means that the flag does not exist
-	root.AddCommand(topCommand(&a, now), explainCommand(&a, now), doctorCommand(&a, now), fitCommand(&a, now), mapCommand(&a, now), objectivesCommand(&a, now))
+	a.completeFlags(root)
+	cmdline.GroupFlags(root.PersistentFlags(), cmdline.FlagGroup{Title: "Cluster and user"})
+	top, doctor, fit, cpus, objectives := topCommand(&a, now), doctorCommand(&a, now), fitCommand(&a, now), mapCommand(&a, now), objectivesCommand(&a, now)
+	a.output.Add(top, doctor, fit, cpus, objectives) // explain adds its own
+	cmdline.AddGroups(root,
+		cmdline.CommandGroup{Title: "Look", Commands: []*cobra.Command{top, cpus, objectives}},
+		cmdline.CommandGroup{Title: "Explain", Commands: []*cobra.Command{doctor, explainCommand(&a, now)}},
+		cmdline.CommandGroup{Title: "Try", Commands: []*cobra.Command{fit}})
+	cmdline.Prepare(root, cmdline.Version(version))
+	root.SetFlagErrorFunc(flagError)
 	return root
 }
 
-// acceptAll adds the flag -A, because users of kubectl type it. It has no effect.
-func acceptAll(cmd *cobra.Command) {
-	cmd.Flags().BoolP("all-namespaces", "A", false, "accepted, and without effect: the pods of all namespaces count anyway")
-}
-
 func topCommand(a *access, now func() time.Time) *cobra.Command {
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:   "top",
 		Short: "Print the use and the batch resources of each node, and which of its cores pods own",
 		Example: `  kubectl tenon top
   kubectl tenon top -o yaml`,
-		Args: nothing,
+		Args: cmdline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			nodes, _, err := a.seenNodes(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
@@ -85,8 +82,6 @@ func topCommand(a *access, now func() time.Time) *cobra.Command {
 			return a.print(cmd, l)
 		},
 	}
-	acceptAll(cmd)
-	return cmd
 }
 
 // unattended returns a line for each scheduler that does not handle the pods
@@ -117,9 +112,9 @@ func (a *access) unattended(ctx context.Context, errOut io.Writer, now time.Time
 var errUnhealthy = errors.New("doctor found problems")
 
 func doctorCommand(a *access, now func() time.Time) *cobra.Command {
-	cmd := &cobra.Command{
+	return &cobra.Command{
 		Use:   "doctor",
-		Short: "Print the problems of a cluster, and how each feature works on its nodes; status 1 if there are any",
+		Short: "Print the problems of a cluster, and how each feature works on its nodes",
 		Long: `Prints how each feature works on which nodes, and the problems of the cluster (for
 what the kernel of one machine can do, see tenon doctor): what is configured
 and not in force, pods that a colocation profile missed, pods that ask for CPUs
@@ -128,7 +123,7 @@ pods of class SYSTEM in namespaces that may not have them, quotas that never
 count, and that tenon-manager does not run. The exit status is 1 if there is a problem.`,
 		Example: `  kubectl tenon doctor
   kubectl tenon doctor -o json | jq -r '.problems[].text'`,
-		Args: nothing,
+		Args: cmdline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			nodes, _, err := a.seenNodes(cmd.Context(), cmd.ErrOrStderr())
 			if err != nil {
@@ -155,8 +150,6 @@ count, and that tenon-manager does not run. The exit status is 1 if there is a p
 			return nil
 		},
 	}
-	acceptAll(cmd)
-	return cmd
 }
 
 // otherProblems returns the problems that no condition of a node or profile has.

@@ -2,12 +2,13 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"tenon.sh/tenon/internal/cmdline"
 )
 
 // A page is an answer that can be printed as text or as data.
@@ -30,68 +31,17 @@ type listing[T any] struct {
 // Text returns the page.
 func (l listing[T]) Text() string { return l.text }
 
-// see names the help of a command.
-func see(cmd *cobra.Command) string { return "see " + cmd.CommandPath() + " --help" }
-
-// flagError explains an error of a flag. Users of kubectl try -n with
-// all commands.
+// flagError explains an error of a flag. Users of kubectl try -n and -A with all
+// commands.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
-	if !errors.As(err, &unknown) {
-		return usageError{fmt.Errorf("%s: %w: %s", cmd.CommandPath(), err, see(cmd))}
-	}
-	name := "--" + unknown.GetSpecifiedName()
-	if unknown.GetSpecifiedShortnames() != "" {
-		name = "-" + unknown.GetSpecifiedName()
-	}
-	hint := see(cmd)
-	switch name {
-	case "-n", "--namespace":
-		hint = "it is about nodes and the pods of all namespaces"
-	case "-f", "--filename":
-		hint = "fit reads manifests"
-	}
-	return usageError{fmt.Errorf("%s has no flag %s: %s", cmd.CommandPath(), name, hint)}
-}
-
-// nothing refuses arguments.
-func nothing(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usageError{fmt.Errorf("%s takes no argument, and %q is one: %s", cmd.CommandPath(), args[0], see(cmd))}
-	}
-	return nil
-}
-
-// one requires one argument, such as the name of a node.
-func one(what string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		switch {
-		case len(args) == 0:
-			return usageError{fmt.Errorf("%s: want the name of a %s: %s", cmd.CommandPath(), what, see(cmd))}
-		case len(args) > 1:
-			return usageError{fmt.Errorf("%s: want one %s, and there are %d: %s", cmd.CommandPath(), what, len(args), strings.Join(args, " "))}
+	if errors.As(err, &unknown) && cmd.LocalFlags().Lookup("namespace") == nil {
+		switch unknown.GetSpecifiedName() {
+		case "n", "namespace", "A", "all-namespaces":
+			return cmdline.Usagef("unknown flag: %s: %s is about nodes and the pods of all namespaces", cmdline.FlagName(unknown), cmd.CommandPath())
 		}
-		return nil
 	}
-}
-
-// group sets up a command that only has commands below it. Without an argument,
-// it prints its help. An argument that is no command is an error.
-func group(cmd *cobra.Command) {
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return nil
-		}
-		var known []string
-		for _, below := range cmd.Commands() {
-			if below.IsAvailableCommand() && below.Name() != "help" && below.Name() != "completion" {
-				known = append(known, below.Name())
-			}
-		}
-		slices.Sort(known)
-		return usageError{fmt.Errorf("%s: there is no %q: want %s", cmd.CommandPath(), args[0], strings.Join(known, ", "))}
-	}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	return cmdline.FlagError(cmd, err)
 }
 
 // These are the words before a slash that kubectl accepts as types of objects.
@@ -114,7 +64,7 @@ func refuseMaker(cmd *cobra.Command, text, namespace string) error {
 	if !both || namespace == kind || !slices.Contains(makerWords, word) {
 		return nil
 	}
-	return usageError{fmt.Errorf("%s: %s is no pod: want one of its pods, which kubectl get pods lists", cmd.CommandPath(), text)}
+	return cmdline.Usagef("%s: %s is no pod: want one of its pods, which kubectl get pods lists", cmd.CommandPath(), text)
 }
 
 // cutKind returns the name in a text such as node/worker-1. Without a slash, it returns the text.
@@ -133,11 +83,11 @@ func podName(text, given string) (namespace, name string, err error) {
 	if name == text && strings.Contains(text, "/") {
 		namespace, name, _ = strings.Cut(text, "/")
 		if given != "" && namespace != given {
-			return "", "", usageError{fmt.Errorf("%q names namespace %s, and the flag -n names %s", text, namespace, given)}
+			return "", "", cmdline.Usagef("%q names namespace %s, and the flag -n names %s", text, namespace, given)
 		}
 	}
 	if name == "" || strings.Contains(name, "/") {
-		return "", "", usageError{fmt.Errorf("%q is not the name of a pod: want NAME, pod/NAME or NAMESPACE/NAME", text)}
+		return "", "", cmdline.Usagef("%q is not the name of a pod: want NAME, pod/NAME or NAMESPACE/NAME", text)
 	}
 	if namespace == "" {
 		namespace = given

@@ -7,49 +7,65 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tenon.sh/tenon/internal/cmdline"
 )
 
 // TestUsageErrorsSayWhatIsKnown checks command lines with an error. Their status
 // is 2.
 func TestUsageErrorsSayWhatIsKnown(t *testing.T) {
 	for line, want := range map[string]string{
-		"explain foo":                 `kubectl tenon explain: there is no "foo": want isolation, node, pod`,
-		"explain workload x":          `kubectl tenon explain: there is no "workload": want isolation, node, pod`,
-		"explan pod":                  `kubectl tenon: there is no "explan": want doctor, explain, fit, map, objectives, top, version`,
-		"explain pod":                 "kubectl tenon explain pod: want the name of a pod: see kubectl tenon explain pod --help",
-		"explain pod a b":             "kubectl tenon explain pod: want one pod, and there are 2: a b",
+		"explain foo":                 `unknown command "foo": want isolation, node, pod`,
+		"explain workload x":          `unknown command "workload": want isolation, node, pod`,
+		"explan pod":                  `unknown command "explan": did you mean explain?`,
+		"nothing":                     `unknown command "nothing": want doctor, explain, fit, map, objectives, top, version`,
+		"help explain nde":            `unknown command "nde": did you mean node?`,
+		"explain pod":                 "kubectl tenon explain pod wants one pod, got 0: see kubectl tenon explain pod --help",
+		"explain pod a b":             "kubectl tenon explain pod wants one pod, got 2: see kubectl tenon explain pod --help",
 		"explain pod/":                `"pod/" is not the name of a pod: want NAME, pod/NAME or NAMESPACE/NAME`,
 		"explain pod a/b/c":           `"a/b/c" is not the name of a pod`,
 		"explain pod shop/a -n b":     `"shop/a" names namespace shop, and the flag -n names b`,
 		"explain job/x":               `kubectl tenon explain: job/x is no pod: want one of its pods, which kubectl get pods lists`,
 		"explain deployment.apps/own": `kubectl tenon explain: deployment.apps/own is no pod: want one of its pods`,
 		"explain pod deploy/own":      `kubectl tenon explain pod: deploy/own is no pod: want one of its pods`,
-		"explain crate/x":             `kubectl tenon explain: there is no "crate/x": want isolation, node, pod`,
-		"explain isolation x":         `kubectl tenon explain isolation takes no argument, and "x" is one`,
-		"top x":                       `kubectl tenon top takes no argument, and "x" is one`,
-		"top -n shop":                 "kubectl tenon top has no flag -n: it is about nodes and the pods of all namespaces",
-		"map node-1 --namespace a":    "kubectl tenon map has no flag --namespace: it is about nodes",
+		"explain crate/x":             `unknown command "crate/x": want isolation, node, pod`,
+		"explain isolation x":         `kubectl tenon explain isolation takes no argument, got "x": see kubectl tenon explain isolation --help`,
+		"top x":                       `kubectl tenon top takes no argument, got "x"`,
+		"top -n shop":                 "unknown flag: -n: kubectl tenon top is about nodes and the pods of all namespaces",
+		"map node-1 --namespace a":    "unknown flag: --namespace: kubectl tenon map is about nodes",
 		"doctor -o xml":               `invalid argument "xml" for "-o, --output" flag: want text, json or yaml`,
-		"version now":                 `kubectl tenon version takes no argument, and "now" is one`,
-		"doctor -f x":                 "kubectl tenon doctor has no flag -f: fit reads manifests",
-		"top -x":                      "kubectl tenon top has no flag -x: see kubectl tenon top --help",
-		"fit":                         "kubectl tenon fit: want a manifest, such as -f db.yaml",
+		"version now":                 `kubectl tenon version takes no argument, got "now"`,
+		"doctor -f x":                 "unknown flag: -f: kubectl tenon fit has it",
+		"top -A":                      "unknown flag: -A: kubectl tenon top is about nodes and the pods of all namespaces",
+		"doctor --all-namespaces":     "unknown flag: --all-namespaces: kubectl tenon doctor is about nodes",
+		"explain pod db -A":           "unknown flag: -A: see kubectl tenon explain pod --help",
+		"top --kubeconfg x":           "unknown flag: --kubeconfg: did you mean --kubeconfig?",
+		"completion zsh -o json":      "unknown flag: -o: see kubectl tenon completion zsh --help",
+		"top -x":                      "unknown flag: -x: see kubectl tenon top --help",
+		"fit":                         "kubectl tenon fit wants a manifest, such as -f db.yaml: see kubectl tenon fit --help",
 		"map node-1 --svg - --html -": "--svg and --html name the same file",
 		"map node-1 -o json --svg x":  "want one of -o json, --svg and --html",
 	} {
 		_, err := kubectl(t, installed, strings.Fields(line)...)
-		if err == nil || !strings.Contains(err.Error(), want) || exitStatus(err) != exitUsage {
+		if err == nil || !strings.Contains(err.Error(), want) || cmdline.ExitStatus(err) != cmdline.ExitUsage {
 			t.Errorf("%s: %v, want %s and status 2", line, err, want)
 		}
 	}
 	for _, line := range []string{"explain pod web", "fit -f /nowhere.yaml", "explain node node-2"} {
-		if _, err := kubectl(t, installed, strings.Fields(line)...); err == nil || exitStatus(err) != exitFailure {
+		if _, err := kubectl(t, installed, strings.Fields(line)...); err == nil || cmdline.ExitStatus(err) != cmdline.ExitFailure {
 			t.Errorf("%s: %v, want status 1", line, err)
 		}
 	}
-	for _, line := range []string{"", "explain"} {
-		if out, err := kubectl(t, installed, strings.Fields(line)...); err != nil || !strings.Contains(out, "Available Commands") {
-			t.Errorf("%q: %v\n%s", line, err, out)
+	for line, want := range map[string][]string{
+		"":           {"\nLook:\n  map ", "\nExplain:\n  doctor ", "\nTry:\n  fit ", "\nCluster and user:\n", "\nHelp:\n"},
+		"explain":    {"\nAvailable Commands:\n", "\n  node ", "\nCluster and user:\n"},
+		"top --help": {"\nFlags:\n  -h, --help ", "\n  -o, --output FORMAT ", "\nCluster and user:\n"},
+	} {
+		out, err := kubectl(t, installed, strings.Fields(line)...)
+		for _, part := range want {
+			if err != nil || !strings.Contains(out, part) {
+				t.Errorf("%q: %v, want %q in\n%s", line, err, part, out)
+			}
 		}
 	}
 }
@@ -69,8 +85,6 @@ func TestWhatUsersOfKubectlTypeWorks(t *testing.T) {
 		"explain node/node-1":                 "\nCPUs for pods: 12 of 16 CPUs open (1 must stay open); 4 owned by 1 pod\n",
 		"explain node no/node-1":              "kubectl tenon map node-1\n",
 		"map node/node-1":                     "A  exclusive  default/db  4 CPUs: 0-3",
-		"top -A":                              "node-1  12 of 16  OOOO",
-		"doctor --all-namespaces":             "cpus         tenond binds CPUs: node-1",
 		"fit -f " + file + " -n shop":         "shop/p ",
 		"fit -f " + file + " -f " + file:      "2 of 2 pods",
 		"fit " + file + " --filename " + file: "2 of 2 pods",
@@ -122,8 +136,12 @@ func TestAnswersAreJSON(t *testing.T) {
 
 // TestCompletionKnowsNodesAndFormats asks as a shell does.
 func TestCompletionKnowsNodesAndFormats(t *testing.T) {
-	t.Setenv("KUBECONFIG", serve(t, installed))
-	for line, want := range map[string]string{"map nod": "node-1\n", "explain node nod": "node-1\n", "fit -o j": "json\n", "explain i": "isolation"} {
+	t.Setenv("KUBECONFIG", serve(t, with(installed, pathNamespaces, `{"kind": "NamespaceList", "apiVersion": "v1", "items": [{"metadata": {"name": "default"}}]}`, "/api/v1/namespaces/default/pods", pods)))
+	for line, want := range map[string]string{
+		"map nod": "node-1\n", "explain node nod": "node-1\n", "fit -o j": "json\n", "explain i": "isolation",
+		"explain pod d": "db\n", "explain pod -n d": "default\n", "top --context c": "c\n", "top --user u": "u\n", "top --cluster c": "c\n",
+		"fit -f x": ":0\n", "top --kubeconfig x": ":0\n", "top --token x": ":4\n", "explain pod db d": ":4\n",
+	} {
 		var out strings.Builder
 		root := newRootCommand(time.Now)
 		root.SetOut(&out)

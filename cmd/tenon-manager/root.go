@@ -62,22 +62,16 @@ with certificates that it makes and renews by itself. Several replicas answer
 webhooks; the one that holds the lease writes.`,
 		Example: `  tenon-manager --dry-run --kubeconfig ~/.kube/config   # say what would be written
   tenon-manager --config-map kube-system/ack-slo-config  # settings of ACK`,
-		Args:          noArgs,
-		SilenceErrors: true,
-		SilenceUsage:  true,
+		Args: cmdline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.run(cmd.Context(), cmd.ErrOrStderr())
 		},
 	}
-	cmdline.AddVersion(root, versionName(), noArgs)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
-	})
 	f := root.Flags()
 	f.StringVar(&c.kubeconfig, "kubeconfig", "", "the kubeconfig file; empty: KUBECONFIG, or the service account of the pod")
 	f.StringVar(&c.namespace, "namespace", ownNamespace(), "the namespace of the manager, its lease and its Secret")
 	f.StringVar(&c.name, "name", "tenon-manager", "the name of the lease, the Secret and the webhook configurations")
-	c.configMap.AddConfigMap(root, f)
+	c.configMap.AddConfigMap(root)
 	f.StringVar(&c.service, "service", "tenon-manager", "the Service by which the API server reaches the webhooks")
 	f.Int32Var(&c.servicePort, "service-port", 443, "the port of that Service")
 	f.IntVar(&c.webhookPort, "webhook-port", 9443, "the port of the webhooks; 0: none")
@@ -86,16 +80,25 @@ webhooks; the one that holds the lease writes.`,
 	f.StringVar(&c.metrics, "metrics", ":8080", "the address of /metrics; empty: none")
 	f.StringVar(&c.health, "health", ":8081", "the address of /healthz and /readyz; empty: none")
 	f.StringVar(&c.prometheus.URL, "prometheus-url", "", "the Prometheus server that knows the requests of services, for objectives with the source query: http:// or https://, a host, and the path before /api/v1; empty: none")
-	f.StringVar(&c.prometheus.CAFile, "prometheus-ca-file", "", "the authorities that may sign its certificate, in PEM; empty: those of the system")
-	f.StringVar(&c.prometheus.TokenFile, "prometheus-token-file", "", "a bearer token for it; empty: none")
+	f.StringVar(&c.prometheus.CAFile, "prometheus-ca-file", "", "the file of the authorities that may sign its certificate, in PEM; empty: those of the system")
+	f.StringVar(&c.prometheus.TokenFile, "prometheus-token-file", "", "the file of a bearer token for it; empty: none")
 	f.StringToStringVar(&c.prometheus.Headers, "prometheus-header", nil, "headers of each request to it, as NAME=VALUE, such as X-Scope-OrgID=team")
 	f.BoolVar(&c.elect, "leader-elect", true, "only the replica that holds the lease writes")
 	f.BoolVar(&c.dryRun, "dry-run", false, "write nothing, log what would be written, serve no webhooks")
 	f.DurationVar(&c.lifetimes.CA, "ca-lifetime", certificate.DefaultLifetimes.CA, "validity of the CA of the webhooks; renewed after two thirds")
 	f.DurationVar(&c.lifetimes.Serving, "certificate-lifetime", certificate.DefaultLifetimes.Serving, "validity of their certificate; renewed after two thirds")
 	f.DurationVar(&c.lifetimes.Settle, "certificate-settle", certificate.DefaultLifetimes.Settle, "time for which a new CA is trusted before it signs, and an old one afterwards")
-	c.log.Add(root, f)
-	root.AddCommand(newUninstallCommand(c))
+	uninstall := newUninstallCommand(c)
+	c.log.Add(root, uninstall)
+	cmdline.Files(f, "kubeconfig", "prometheus-ca-file", "prometheus-token-file")
+	cmdline.GroupFlags(f,
+		cmdline.FlagGroup{Title: "Cluster"},
+		cmdline.FlagGroup{Title: "Webhooks", Flags: []string{"ca-lifetime", "certificate-lifetime", "certificate-settle", "scheduler-name", "service", "service-port", "translate-scheduler", "webhook-port"}},
+		cmdline.FlagGroup{Title: "Prometheus", Flags: []string{"prometheus-ca-file", "prometheus-header", "prometheus-token-file", "prometheus-url"}},
+		cmdline.FlagGroup{Title: "Addresses", Flags: []string{"health", "metrics"}},
+		cmdline.FlagGroup{Title: "Log", Flags: []string{"log-format", "log-level"}})
+	root.AddCommand(uninstall)
+	cmdline.Prepare(root, versionName())
 	return root
 }
 
@@ -113,18 +116,18 @@ func (c *command) options(stderr io.Writer) (manager.Options, error) {
 	l := c.lifetimes
 	for from, to := range c.schedulers {
 		if from == "" || to == "" {
-			return o, usageError{fmt.Errorf("--translate-scheduler %s=%s: want the names of two schedulers", from, to)}
+			return o, cmdline.Usagef("--translate-scheduler %s=%s: want the names of two schedulers", from, to)
 		}
 	}
 	switch {
 	case c.webhookPort < 0 || c.webhookPort > 65535:
-		return o, usageError{fmt.Errorf("--webhook-port %d: want 0 to 65535", c.webhookPort)}
+		return o, cmdline.Usagef("--webhook-port %d: want 0 to 65535", c.webhookPort)
 	case l.Settle <= 0 || l.Serving < 6*l.Settle || l.CA < 2*l.Serving:
-		return o, usageError{fmt.Errorf("--certificate-settle %v, --certificate-lifetime %v, --ca-lifetime %v: want a certificate lifetime of at least 6 times the settle time, and a CA lifetime of at least twice that of the certificate",
-			l.Settle, l.Serving, l.CA)}
+		return o, cmdline.Usagef("--certificate-settle %v, --certificate-lifetime %v, --ca-lifetime %v: want a certificate lifetime of at least 6 times the settle time, and a CA lifetime of at least twice that of the certificate",
+			l.Settle, l.Serving, l.CA)
 	}
 	if err := c.prometheus.Check(); err != nil {
-		return o, usageError{err}
+		return o, cmdline.Usage(err)
 	}
 	o.Log = c.log.Logger(stderr)
 	return o, nil
@@ -175,11 +178,3 @@ func ownNamespace() string {
 
 // versionName returns the version of the build.
 func versionName() string { return cmdline.Version(version) }
-
-// noArgs returns an error if there are arguments.
-func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usageError{fmt.Errorf("%s takes no argument, got %q: see %[1]s --help", cmd.CommandPath(), args[0])}
-	}
-	return nil
-}

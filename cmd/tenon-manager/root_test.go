@@ -20,6 +20,11 @@ func TestBadFlagsSayWhatIsWanted(t *testing.T) {
 		"--prometheus-url ftp://a":  `--prometheus-url "ftp://a": want http:// or https://`,
 		"--prometheus-ca-file /ca":  "--prometheus-ca-file, --prometheus-token-file and --prometheus-header have no effect without --prometheus-url",
 		"now":                       `takes no argument, got "now"`,
+		"unistall":                  `tenon-manager takes no argument, got "unistall": did you mean uninstall?`,
+		"--prometheus-uri http://a": "unknown flag: --prometheus-uri: did you mean --prometheus-url?",
+		"--leader-elect=maybe":      "want true or false",
+		"uninstall --log-level x":   "want debug, info, warn or error",
+		"uninstall --dry-run":       "unknown flag: --dry-run: tenon-manager has it",
 		"--kubeconfig /none/such":   "read --kubeconfig /none/such",
 	} {
 		if line == "--certificate-lifetime 1h" {

@@ -24,7 +24,7 @@ func newUninstallCommand(c *command) *cobra.Command {
 on its node and has ended, delete the reports, and take the batch resources off
 the nodes. The Helm chart does this before it deletes anything.`,
 		Example: "  tenon-manager uninstall --daemonset tenon-system/tenond",
-		Args:    noArgs,
+		Args:    cmdline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o, err := c.options(cmd.ErrOrStderr())
 			if err != nil {
@@ -44,6 +44,7 @@ the nodes. The Helm chart does this before it deletes anything.`,
 	f := cmd.Flags()
 	f.StringVar(&c.kubeconfig, "kubeconfig", "", "the kubeconfig file; empty: KUBECONFIG, or the service account of the pod")
 	f.Var(&agents, "daemonset", "the agents' DaemonSet")
+	cmdline.Files(f, "kubeconfig")
 	f.DurationVar(&timeout, "timeout", 3*time.Minute, "maximum time until all agents have ended")
 	return cmd
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/internal/agent/record"
+	"tenon.sh/tenon/internal/cmdline"
 )
 
 func newCaptureCommand(g *global) *cobra.Command {
@@ -25,7 +26,7 @@ is standard output. It names cgroups and holds no content of any process.`,
   sudo tenon capture - | zcat | tail -1`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usageError{fmt.Errorf("capture wants one file at most, got %d", len(args))}
+				return cmdline.Usagef("capture wants one file at most, got %d", len(args))
 			}
 			path := time.Now().Format("tenon-capture-20060102-150405.jsonl.gz")
 			if len(args) == 1 {

@@ -6,13 +6,13 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/internal/agent/control"
 	"tenon.sh/tenon/internal/agent/health"
+	"tenon.sh/tenon/internal/cmdline"
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/decide/unsupported"
@@ -81,7 +81,7 @@ that this node cannot carry out.`,
 		Example: `  sudo tenon doctor
   sudo tenon doctor --config /etc/tenon/tenon.yaml
   tenon doctor -o json | jq -r '.mechanisms[] | select(.available == "no") | .name'`,
-		Args: noArgs,
+		Args: cmdline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var c config.Config
 			var err error
@@ -100,8 +100,8 @@ that this node cannot carry out.`,
 			return g.output.Print(cmd.OutOrStdout(), d, d.String())
 		},
 	}
-	g.stateDirFlag(cmd)
 	cmd.Flags().StringVar(&file, "config", "", "list the settings of this configuration file of tenond that the node cannot carry out")
+	cmdline.Files(cmd.Flags(), "config")
 	cmd.Flags().BoolVar(&all, "all", false, "print also the mechanisms that are available")
 	cmd.Flags().BoolVar(&try, "try", false, "make a cgroup for a moment where no existing one shows what the kernel has")
 	return cmd
@@ -201,19 +201,20 @@ func (d diagnosis) String() string {
 	if d.SMT {
 		smt = "SMT"
 	}
-	head := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(head, "kernel\t%s\n", d.Kernel)
-	fmt.Fprintf(head, "cgroups\t%s\n", d.Cgroups)
+	head := func(name, value string) {
+		fmt.Fprintf(&b, "%-14s  %s\n", name, fold(value, max(len(name), 14)+2))
+	}
+	head("kernel", d.Kernel)
+	head("cgroups", d.Cgroups)
 	for _, passed := range d.Unread {
-		fmt.Fprintf(head, "\t%s\n", passed)
+		head("", passed)
 	}
-	fmt.Fprintf(head, "CPUs\t%d, %s, %s, %s: %s\n", d.CPUs, smt, table.Count(d.Sockets, "socket"), table.Count(d.NUMANodes, "NUMA node"), d.CPUModel)
-	fmt.Fprintf(head, "virtualization\t%s\n", d.Virtualization)
-	fmt.Fprintf(head, "isolation\t%s\n", fold(d.Isolation, len("virtualization  ")))
+	head("CPUs", fmt.Sprintf("%d, %s, %s, %s: %s", d.CPUs, smt, table.Count(d.Sockets, "socket"), table.Count(d.NUMANodes, "NUMA node"), d.CPUModel))
+	head("virtualization", d.Virtualization)
+	head("isolation", d.Isolation)
 	for _, t := range d.Troubles {
-		fmt.Fprintf(head, "TROUBLE (%s)\t%s\n", t.Kind, fold(t.Text, len("TROUBLE ()  "+t.Kind)))
+		head("TROUBLE ("+string(t.Kind)+")", t.Text)
 	}
-	head.Flush()
 	b.WriteByte('\n')
 	d.printSelection(&b)
 	d.printMechanisms(&b)
@@ -250,6 +251,5 @@ func (d diagnosis) printMechanisms(b *strings.Builder) {
 // fold breaks a text into lines that end within 100 columns. It begins at the
 // column after indent.
 func fold(text string, indent int) string {
-	const columns = 100
-	return strings.Join(textlayout.Wrap(text, max(columns-indent, 20)), "\n"+strings.Repeat(" ", indent))
+	return strings.Join(textlayout.Wrap(text, max(textlayout.Width-indent, 20)), "\n"+strings.Repeat(" ", indent))
 }

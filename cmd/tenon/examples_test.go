@@ -84,17 +84,17 @@ func TestEveryExperimentHasACommand(t *testing.T) {
 	}
 }
 
-// TestEveryFlagHasACompletion checks the flags that take a value. Without a
-// completion, a shell offers the names of files. This is right only for a flag
-// whose value is a file or a directory.
-func TestEveryFlagHasACompletion(t *testing.T) {
-	file := regexp.MustCompile("file|film|directory|socket")
+// TestAShellOffersFilesWhereAFileIsWanted compares the text of each flag with what
+// a shell offers for it.
+func TestAShellOffersFilesWhereAFileIsWanted(t *testing.T) {
+	file := regexp.MustCompile("^(film|(the |the state )?directory)|configuration file|in this directory")
 	var look func(*cobra.Command)
 	look = func(c *cobra.Command) {
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			_, completed := c.GetFlagCompletionFunc(f.Name)
-			if f.NoOptDefVal == "" && !completed && !file.MatchString(f.Usage) {
-				t.Errorf("%s --%s (%s) has no completion", c.CommandPath(), f.Name, f.Usage)
+			_, files := f.Annotations[cobra.BashCompFilenameExt]
+			_, dirs := f.Annotations[cobra.BashCompSubdirsInDir]
+			if f.NoOptDefVal == "" && (files || dirs) != file.MatchString(f.Usage) {
+				t.Errorf("%s --%s (%s): a shell offers files: %v", c.CommandPath(), f.Name, f.Usage, files || dirs)
 			}
 		})
 		for _, sub := range c.Commands() {

@@ -11,6 +11,7 @@ import (
 
 	"tenon.sh/tenon/internal/agent/control"
 	"tenon.sh/tenon/internal/agent/printable"
+	"tenon.sh/tenon/internal/cmdline"
 )
 
 func newExplainCommand(g *global) *cobra.Command {
@@ -21,16 +22,19 @@ func newExplainCommand(g *global) *cobra.Command {
 rule gave it its class, and for each knob its value now and before Tenon, what
 its policy wants, why, and since when. The last part of a workload's name will
 do if no other has it. With batch (or batch-cpu, batch-memory): what batch work
-may count on, term by term. tenond must run.`,
+may count on, term by term. FILE may also be an order for the BE scheduler:
+scheduler and scheduler.cap of the root cgroup /, scheduler.group of another.
+tenond must run.`,
 		Example: `  sudo tenon explain nginx.service
   sudo tenon explain batch.slice
   sudo tenon explain batch.slice cpu.max
+  sudo tenon explain / scheduler.cap
   sudo tenon explain isolation
   sudo tenon explain batch`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			words := strings.Fields(strings.Join(args, " "))
 			if len(words) != 1 && len(words) != 2 {
-				return usageError{errors.New("explain wants a workload, or a cgroup and a file such as batch.slice cpu.max: tenon status and tenon top list them")}
+				return cmdline.Usagef("explain wants a workload, or a cgroup and a file such as batch.slice cpu.max: tenon status and tenon top list them")
 			}
 			agent := g.agent()
 			var e control.Explanation
@@ -50,7 +54,7 @@ may count on, term by term. tenond must run.`,
 			if err != nil || len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			var names []string
+			names := []string{"batch", "isolation"}
 			for _, w := range s.Workloads {
 				names = append(names, string(w.ID))
 			}

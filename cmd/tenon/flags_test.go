@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"tenon.sh/tenon/internal/cmdline"
 	"tenon.sh/tenon/internal/lab/work"
 )
 
@@ -132,11 +132,11 @@ func TestWrongFlagsAreRefusedBeforeTheExperiment(t *testing.T) {
 			t.Errorf("%s: no error", c.line)
 			continue
 		}
-		got := strings.ReplaceAll(oneLine(err), file, "AFILE")
+		got := strings.ReplaceAll(cmdline.OneLine(err), file, "AFILE")
 		if begin, more := strings.CutSuffix(c.want, "*"); got != c.want && !(more && strings.HasPrefix(got, begin) && !strings.Contains(got, "; --")) {
 			t.Errorf("%s:\n got %s\nwant %s", c.line, got, c.want)
 		}
-		if !errors.As(err, new(usageError)) {
+		if cmdline.ExitStatus(err) != cmdline.ExitUsage {
 			t.Errorf("%s: status 1, want 2", c.line)
 		}
 	}

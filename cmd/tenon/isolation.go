@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/internal/agent/control"
+	"tenon.sh/tenon/internal/cmdline"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -26,12 +27,11 @@ while tenond runs; auto ends that selection.`,
 		Example: `  sudo tenon isolation show
   sudo tenon isolation set sched_ext
   sudo tenon isolation auto`,
-		Args: knownCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-
-		SuggestionsMinimumDistance: 2,
 	}
-	cmd.AddCommand(newIsolationShowCommand(g), newIsolationSetCommand(g), newIsolationAutoCommand(g))
+	show, set, auto := newIsolationShowCommand(g), newIsolationSetCommand(g), newIsolationAutoCommand(g)
+	g.agentFlag(show, set, auto)
+	g.output.Add(show, set, auto)
+	cmd.AddCommand(show, set, auto)
 	return cmd
 }
 
@@ -46,7 +46,7 @@ latency-sensitive work, waits, strays and exits; and the failures of mechanisms 
 the last hour.`,
 		Example: `  sudo tenon isolation show
   sudo tenon isolation show -o json | jq -r .selection.mechanism`,
-		Args: noArgs,
+		Args: cmdline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			q, err := g.agent().QOS(cmd.Context())
 			if err != nil {
@@ -94,7 +94,7 @@ Waits up to 5 s for the effect and prints what happened.`,
   sudo tenon isolation set cpu.idle`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 || !slices.Contains(choices(), args[0]) {
-				return usageError{fmt.Errorf("isolation set %s: want one of %s: see %s --help", strings.Join(args, " "), strings.Join(choices(), ", "), cmd.CommandPath())}
+				return cmdline.Usagef("isolation set %s: want one of %s: see %s --help", strings.Join(args, " "), strings.Join(choices(), ", "), cmd.CommandPath())
 			}
 			return nil
 		},
@@ -116,7 +116,7 @@ func newIsolationAutoCommand(g *global) *cobra.Command {
 		Short:   "Give the choice back to the configuration",
 		Long:    `Take back what set has chosen: the configuration chooses again.`,
 		Example: "  sudo tenon isolation auto",
-		Args:    noArgs,
+		Args:    cmdline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return g.choose(cmd, func(control.QOS) (node.Mechanism, error) { return "", nil })
 		},

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"syscall"
 	"time"
 
@@ -44,24 +45,33 @@ func newLabCommand(g *global) *cobra.Command {
   sudo tenon lab reaction
   tenon lab load http://nginx.example:8000/ --rate 20000 --duration 60s
   tenon lab report tenon-lab-20260102-150405`,
-		Args: func(cmd *cobra.Command, args []string) error { return refuseUnknown(cmd, "experiment", args) },
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-
-		SuggestionsMinimumDistance: 2,
+		Args: cmdline.Known("experiment"),
 	}
 	show := func(cmd *cobra.Command, f report.Findings) error { return printFindings(cmd, g, f) }
 	documents, repeated := newPublishedCommand(g)
-	experiments := []*cobra.Command{
+	submit, meta, again := resultcmd.NewSubmit(resultFrame(g)), resultcmd.New(resultFrame(g)), newReportCommand(g)
+	advise, load, ofWrk, pack := jobcmd.NewAdvise(jobFrame(g, show)), newLoadCommand(g), newWrkCommand(g), resultcmd.NewPack(resultFrame(g))
+	services := []*cobra.Command{
 		labcmd.NewColocation(labFrame(g, show)), labcmd.NewKernelQOS(labFrame(g, show)), labcmd.NewMemory(labFrame(g, show)), labcmd.NewReaction(labFrame(g, show)),
-		jobcmd.NewConcurrency(jobFrame(g, show)), jobcmd.NewPinning(jobFrame(g, show)), resultcmd.NewSubmit(resultFrame(g)),
 	}
+	concurrency := jobcmd.NewConcurrency(jobFrame(g, show))
+	jobs := []*cobra.Command{concurrency, jobcmd.NewPinning(jobFrame(g, show))}
+	experiments := slices.Concat(services, jobs, repeated)
+	g.output.Add(experiments...)
+	g.output.Add(concurrency.Commands()...)
+	g.output.Add(advise, load, ofWrk, again, meta, pack)
+	experiments = append(experiments, submit)
 	g.stateDirFlag(experiments...)
-	g.stateDirFlag(repeated...)
 	for _, e := range experiments {
 		labflag.GroupHelp(e)
 	}
-	cmd.AddCommand(experiments...)
-	cmd.AddCommand(documents, jobcmd.NewAdvise(jobFrame(g, show)), newLoadCommand(g), newWrkCommand(g), newReportCommand(g), resultcmd.New(resultFrame(g)), resultcmd.NewPack(resultFrame(g)), newChildCommand())
+	cmdline.AddGroups(cmd,
+		cmdline.CommandGroup{Title: "Services beside batch work", Commands: services},
+		cmdline.CommandGroup{Title: "Batch jobs and their CPUs", Commands: append(jobs, advise)},
+		cmdline.CommandGroup{Title: "Published documents", Commands: []*cobra.Command{documents}},
+		cmdline.CommandGroup{Title: "Loads", Commands: []*cobra.Command{load, ofWrk}},
+		cmdline.CommandGroup{Title: "Results", Commands: []*cobra.Command{again, meta, pack, submit}})
+	cmd.AddCommand(newChildCommand())
 	return cmd
 }
 
@@ -75,7 +85,7 @@ func experiment(cmd *cobra.Command, show showFindings, run func(context.Context)
 	defer stop()
 	o, err := run(ctx)
 	if errors.As(err, new(testbed.FlagFaults)) {
-		return usageError{err}
+		return cmdline.Usage(err)
 	}
 	if o.Findings != nil {
 		err = errors.Join(err, show(cmd, o.Findings))
@@ -95,7 +105,6 @@ func printFindings(cmd *cobra.Command, g *global, f report.Findings) error {
 // service.
 func labFrame(g *global, show showFindings) labcmd.Frame {
 	return labcmd.Frame{
-		Usage: func(err error) error { return usageError{err} }, NoArgs: noArgs,
 		Prepare: func(s *testbed.Setting, agent bool) error { return prepare(g, s, agent) },
 		Run: func(cmd *cobra.Command, run func(context.Context) (harness.Outcome, error)) error {
 			return experiment(cmd, show, run)
@@ -106,7 +115,7 @@ func labFrame(g *global, show showFindings) labcmd.Frame {
 // jobFrame returns the functions of this program for experiments about jobs.
 func jobFrame(g *global, show showFindings) jobcmd.Frame {
 	return jobcmd.Frame{
-		Version: version, Usage: func(err error) error { return usageError{err} },
+		Version: version,
 		Print: func(cmd *cobra.Command, v any, text string) error {
 			return g.output.Print(cmd.OutOrStdout(), v, text)
 		},
@@ -120,7 +129,7 @@ func jobFrame(g *global, show showFindings) jobcmd.Frame {
 
 func resultFrame(g *global) resultcmd.Frame {
 	return resultcmd.Frame{
-		Usage: jobFrame(g, nil).Usage, Print: jobFrame(g, nil).Print, Prepare: func(c *run.Config) error { return prepare(g, &c.Setting, false) },
+		Print: jobFrame(g, nil).Print, Prepare: func(c *run.Config) error { return prepare(g, &c.Setting, false) },
 		Colocate: run.Run,
 		Experiment: func(cmd *cobra.Command, run func(context.Context) error) error {
 			ctx, stop := contextOfExperiment(cmd.Context())
@@ -170,13 +179,12 @@ func newReportCommand(g *global) *cobra.Command {
 which may be packed (see tenon lab pack). The result.json of a packed experiment
 stays as it is: it says what the version of that day found. -o json prints the
 result of this version, and --csv the tables with a line for each cell.`,
-		Example: "  tenon lab report tenon-lab-20260102-150405",
+		Example:           "  tenon lab report tenon-lab-20260102-150405",
+		Args:              cmdline.OneArg("directory"),
+		ValidArgsFunction: cmdline.DirArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usageError{fmt.Errorf("lab report wants one directory, got %d: see tenon lab report --help", len(args))}
-			}
 			if csv && g.output != cmdline.Text {
-				return usageError{errors.New("--csv and -o are two forms: leave one out")}
+				return cmdline.Usagef("--csv and -o are two forms: leave one out")
 			}
 			keeps := report.KeepsResult(args[0])
 			f, err := lab.Kinds.Rebuild(args[0])
@@ -215,16 +223,15 @@ itself spoiled (it sent too late, it was too busy, requests failed) is void: the
 are printed and the exit status is 1.`,
 		Example: `  tenon lab load http://nginx.example:8000/ --rate 20000
   tenon lab load http://127.0.0.1:8000/ --rate 5000 --duration 60s --cpus 6-7 -o json`,
+		Args:              cmdline.OneArg("URL"),
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usageError{fmt.Errorf("lab load wants one URL, got %d: see tenon lab load --help", len(args))}
-			}
 			if c.Rate <= 0 {
-				return usageError{errors.New("no rate: add --rate with the requests per second to send")}
+				return cmdline.Usagef("no rate: add --rate with the requests per second to send")
 			}
 			c.URL = args[0]
 			if c.Connections < 1 {
-				return usageError{fmt.Errorf("--connections %d: want 1 or more", c.Connections)}
+				return cmdline.Usagef("--connections %d: want 1 or more", c.Connections)
 			}
 			return runLoad(cmd, g, c)
 		},
@@ -237,10 +244,7 @@ are printed and the exit status is 1.`,
 	flags.StringVar((*string)(&c.Arrival), "arrivals", string(load.Poisson), "law of the times between requests: poisson or constant")
 	flags.Var((*labflag.CPUs)(&c.CPUs), "cpus", "CPUs to send from, one thread on each (default: all)")
 	flags.Uint64Var(&c.Seed, "seed", 1, "seed of the arrivals")
-	complete(cmd, "arrivals", string(load.Poisson), string(load.Constant))
-	for _, name := range []string{"rate", "duration", "warmup", "connections", "cpus", "seed"} {
-		complete(cmd, name)
-	}
+	cmdline.Complete(cmd, "arrivals", string(load.Poisson), string(load.Constant))
 	return cmd
 }
 
@@ -269,7 +273,7 @@ func printRun(cmd *cobra.Command, g *global, r interface{ WriteText(io.Writer) e
 		err = r.WriteText(cmd.OutOrStdout())
 	}
 	if err == nil && len(void) > 0 {
-		return exitStatus(exitFailure)
+		return exitStatus(cmdline.ExitFailure)
 	}
 	return err
 }
@@ -285,10 +289,8 @@ where wrk ran. FILE is what wrk printed, - is the standard input. It need not be
 complete; percentiles need wrk --latency. The exit status is 1 if the run is void.`,
 		Example: `  wrk -t6 -c54 -d60s --latency http://nginx.example:8000/ > wrk.txt
   tenon lab wrk wrk.txt`,
+		Args: cmdline.OneArg("file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usageError{fmt.Errorf("lab wrk wants one file, got %d: see tenon lab wrk --help", len(args))}
-			}
 			in := cmd.InOrStdin()
 			if args[0] != "-" {
 				f, err := os.Open(args[0])

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
-
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -61,9 +59,3 @@ func (f *memoryFlag) Set(s string) error {
 }
 func (f *memoryFlag) String() string { return "" }
 func (f *memoryFlag) Type() string   { return "BYTES" }
-
-// complete sets the values that a shell offers for a flag.
-func complete(cmd *cobra.Command, flag string, values ...string) {
-	// An error means that the flag does not exist. A test completes each flag.
-	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
-}

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"tenon.sh/tenon/internal/agent/loop"
 	"tenon.sh/tenon/internal/agent/printable"
+	"tenon.sh/tenon/internal/cmdline"
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/policy"
@@ -57,6 +57,11 @@ would write with that configuration.`,
   tenon plan --config /etc/tenon/tenon.yaml
   tenon plan --qos BE --cpus 1.5 --memory 2Gi -- make -j8`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, other := range []string{"be", "ls", "suppress", "qos", "cpus", "memory", "name"} {
+				if f.config != "" && cmd.Flags().Changed(other) {
+					return cmdline.Usagef("--config %s is for the workloads of that configuration: leave out --config or --%s", f.config, other)
+				}
+			}
 			t, err := dryRun(cmd.Context(), g, f, args)
 			if err != nil {
 				return needRoot("plan", err)
@@ -67,29 +72,37 @@ would write with that configuration.`,
 		},
 	}
 	f.command.add(cmd)
-	g.stateDirFlag(cmd)
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.be, "be", nil, "treat this cgroup as best-effort (repeatable)")
 	flags.StringArrayVar(&f.ls, "ls", nil, "treat this cgroup as latency-sensitive (repeatable)")
 	flags.Int64Var(&f.suppress, "suppress", 0, "bound best-effort work so that all together use at most this percentage of the CPUs")
 	flags.StringVar(&f.config, "config", "", "apply this configuration file of tenond")
-	for _, other := range []string{"be", "ls", "suppress", "qos", "cpus", "memory", "name"} {
-		cmd.MarkFlagsMutuallyExclusive("config", other)
-	}
-	complete(cmd, "suppress", "65")
-	complete(cmd, "be")
-	complete(cmd, "ls")
+	cmdline.Complete(cmd, "suppress", "65")
+	cmdline.CompleteFrom(cmd, "be", cgroups)
+	cmdline.CompleteFrom(cmd, "ls", cgroups)
+	cmdline.Files(flags, "config")
 	return cmd
+}
+
+// cgroups returns the cgroups of this machine for a shell, which has no place for
+// an error: a cgroup that cannot be read is not offered.
+func cgroups(context.Context) []string {
+	tree, err := cgroup.Detect(proc.Default().Proc)
+	if err != nil {
+		return nil
+	}
+	paths, _ := tree.Paths() //nolint:errcheck // a cgroup that cannot be read is not offered
+	return paths
 }
 
 // dryRun runs ticks of the loop that write nothing.
 func dryRun(ctx context.Context, g *global, f planFlags, args []string) (tick.Tick, error) {
 	var none tick.Tick
 	if f.suppress < 0 || f.suppress > 100 {
-		return none, usageError{fmt.Errorf("--suppress %d: want a percentage from 1 to 100", f.suppress)}
+		return none, cmdline.Usagef("--suppress %d: want a percentage from 1 to 100", f.suppress)
 	}
 	if f.config != "" && len(args) > 0 {
-		return none, usageError{fmt.Errorf("--config %s is for the workloads of that configuration: leave out %s, or give --qos without --config", f.config, args[0])}
+		return none, cmdline.Usagef("--config %s is for the workloads of that configuration: leave out %s, or give --qos without --config", f.config, args[0])
 	}
 	fs := proc.Default()
 	tree, err := cgroup.Detect(fs.Proc)
@@ -176,11 +189,11 @@ func (f planFlags) workloads(tree *cgroup.Tree, root node.CgroupPath, args []str
 			c.Args, c.Name = []string{"any"}, cmp.Or(c.Name, "NAME")
 		}
 		if err := c.Check(); err != nil {
-			return nil, usageError{err}
+			return nil, cmdline.Usage(err)
 		}
 		all = append(all, c.Workload(root))
 	case c.CPULimit.Known() || c.MemoryLimit.Known() || c.Name != "" || len(args) > 0:
-		return nil, usageError{errors.New("--cpus, --memory, --name and CMD are for a new command: add --qos, such as --qos BE")}
+		return nil, cmdline.Usagef("--cpus, --memory, --name and CMD are for a new command: add --qos, such as --qos BE")
 	}
 	if len(all) > 0 {
 		return all, nil
@@ -191,7 +204,7 @@ func (f planFlags) workloads(tree *cgroup.Tree, root node.CgroupPath, args []str
 // existingWorkload returns an existing cgroup as a workload of the given class.
 func existingWorkload(tree *cgroup.Tree, class node.Class, path string) (node.Workload, error) {
 	if path == "" {
-		return node.Workload{}, usageError{errors.New("the root cgroup holds everything: name a cgroup below it, such as system.slice/backup.service")}
+		return node.Workload{}, cmdline.Usagef("the root cgroup holds everything: name a cgroup below it, such as system.slice/backup.service")
 	}
 	if !tree.Exists(path) {
 		return node.Workload{}, fmt.Errorf("no cgroup %q: give its path below the root of the hierarchy, as in /proc/PID/cgroup", path)

@@ -8,7 +8,6 @@ import (
 
 	"tenon.sh/tenon/cmd/tenon/jobcmd"
 	"tenon.sh/tenon/cmd/tenon/labcmd"
-	"tenon.sh/tenon/cmd/tenon/labflag"
 	"tenon.sh/tenon/internal/cmdline"
 	"tenon.sh/tenon/internal/lab"
 	"tenon.sh/tenon/internal/lab/published"
@@ -106,10 +105,7 @@ func newPublishedCommand(g *global) (cmd *cobra.Command, experiments []*cobra.Co
 print the table of the document: its figures, those of this run, and their changes with
 intervals. docs/published.md says why they differ.`,
 		Example: "  sudo tenon lab published colocation\n  tenon lab published colocation --kubernetes --node worker-1\n  sudo tenon lab published kernel-qos",
-		Args:    func(cmd *cobra.Command, args []string) error { return refuseUnknown(cmd, "document", args) },
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-
-		SuggestionsMinimumDistance: 2,
+		Args:    cmdline.Known("document"),
 	}
 	data := published.Read()
 	for _, p := range publications {
@@ -135,8 +131,7 @@ func (p publication) command(g *global, data published.Dataset) *cobra.Command {
 	}
 	var from string
 	cmd.Flags().StringVar(&from, "from", "", "show the table of the experiment in this directory, and run nothing")
-	_ = cmd.MarkFlagDirname("from")
-	labflag.GroupHelp(cmd)
+	cmdline.Dirs(cmd.Flags(), "from")
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if from != "" {

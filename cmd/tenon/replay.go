@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/internal/agent/record"
+	"tenon.sh/tenon/internal/cmdline"
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/decide/policy"
 )
@@ -29,10 +30,8 @@ workloads and what they used stay as they were recorded; the rules of the file
 are not used. Nothing is written, and no rights are needed.`,
 		Example: `  tenon replay tenon-capture-20260102-150405.jsonl.gz
   tenon replay tenon-capture-20260102-150405.jsonl.gz --config tenon.yaml`,
+		Args: cmdline.OneArg("file of tenon capture"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usageError{fmt.Errorf("replay wants one file, as tenon capture saves it, got %d", len(args))}
-			}
 			var other *policy.Config
 			if configPath != "" {
 				c, err := config.Load(configPath)
@@ -48,12 +47,13 @@ are not used. Nothing is written, and no rights are needed.`,
 				}
 			}
 			if err == nil && other == nil && !r.Identical() {
-				return exitStatus(exitFailure)
+				return exitStatus(cmdline.ExitFailure)
 			}
 			return err
 		},
 	}
 	cmd.Flags().StringVar(&configPath, "config", "", "decide by this configuration file of tenond")
+	cmdline.Files(cmd.Flags(), "config")
 	return cmd
 }
 

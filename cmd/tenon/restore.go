@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/internal/agent/printable"
+	"tenon.sh/tenon/internal/cmdline"
 	"tenon.sh/tenon/internal/machine/host"
 	"tenon.sh/tenon/internal/machine/journal"
 	"tenon.sh/tenon/internal/machine/lease"
@@ -44,7 +45,7 @@ command fails: what it does not know any more and what is not at a cgroup, such
 as groups of resctrl, may still be there. A restart of the machine clears that.`,
 		Example: `  sudo tenon restore
   sudo tenon restore --dry-run -o json`,
-		Args: noArgs,
+		Args: cmdline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			report, err := restoreFrom(cmd.Context(), g.stateDir, dryRun)
 			if err != nil && report.Empty() && !report.OnlyOthers() {
@@ -71,7 +72,6 @@ as groups of resctrl, may still be there. A restart of the machine clears that.`
 			return needRoot("restore", err)
 		},
 	}
-	g.stateDirFlag(cmd)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done and do nothing")
 	return cmd
 }

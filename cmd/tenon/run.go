@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -11,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/internal/agent/loop"
+	"tenon.sh/tenon/internal/cmdline"
 	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/kernel/cgroup"
@@ -35,10 +35,7 @@ func (f *commandFlags) add(cmd *cobra.Command) {
 	flags.Var(&f.cpus, "cpus", "at most this many CPUs, such as 2, 1.5 or 500m")
 	flags.Var(&f.memory, "memory", "at most this much memory, such as 512Mi")
 	flags.StringVar(&f.name, "name", "", "name of the command's cgroup (default: from the command and a process id)")
-	complete(cmd, "qos", classNames()...)
-	complete(cmd, "cpus")
-	complete(cmd, "memory")
-	complete(cmd, "name")
+	cmdline.Complete(cmd, "qos", classNames()...)
 }
 
 func (f *commandFlags) command(args []string) launch.Command {
@@ -77,11 +74,11 @@ and one line says what is missing.`,
   tenon run --qos BE --quiet -- make test   # without root: what a user can do`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.class.Class == "" {
-				return usageError{errors.New("no class: add --qos BE for batch work, --qos LS for a service")}
+				return cmdline.Usagef("no class: add --qos BE for batch work, --qos LS for a service")
 			}
 			c := f.command(args)
 			if err := c.Check(); err != nil {
-				return usageError{err}
+				return cmdline.Usage(err)
 			}
 			// If stderr is a pipe that has lost its reader, as after 2>&1 | head, a
 			// write to it is only an error, and the cgroup is removed as always.
@@ -110,8 +107,6 @@ and one line says what is missing.`,
 		},
 	}
 	f.add(cmd)
-	g.stateDirFlag(cmd)
-	g.log.AddLevel(cmd, cmd.Flags())
 	cmd.Flags().BoolVar(&quiet, "quiet", false, "do not print the last line")
 	cmd.Flags().SetInterspersed(false)
 	return cmd

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -15,6 +16,7 @@ import (
 
 	"tenon.sh/tenon/internal/agent/control"
 	"tenon.sh/tenon/internal/agent/record"
+	"tenon.sh/tenon/internal/cmdline"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/decide/tick"
@@ -154,6 +156,21 @@ func TestTheAgentIsSeenFromTheCommandLine(t *testing.T) {
 	}
 }
 
+// TestAShellOffersTheWorkloadsOfTenond asks as a shell does.
+func TestAShellOffersTheWorkloadsOfTenond(t *testing.T) {
+	root := newRootCommand()
+	var out bytes.Buffer
+	root.SetOut(&out)
+	root.SetErr(io.Discard)
+	root.SetArgs([]string{"__complete", "explain", "--state-dir", agentAt(t), ""})
+	err := root.ExecuteContext(t.Context())
+	for _, want := range []string{"isolation\n", "system.slice/web.service\n", ":4\n"} {
+		if err != nil || !strings.Contains(out.String(), want) {
+			t.Errorf("%v, want %q in\n%s", err, want, &out)
+		}
+	}
+}
+
 func TestIsolationIsChosenByHandFromTheCommandLine(t *testing.T) {
 	dir := agentAt(t)
 	for _, c := range []struct{ args, want, fault string }{
@@ -205,7 +222,7 @@ func TestACaptureReplays(t *testing.T) {
 	}
 	out, err := see(t, dir, "replay", file)
 	var status exitStatus
-	if !errors.As(err, &status) || status != exitFailure || !strings.Contains(out, "Replay: 1 of 3 ticks differ") {
+	if !errors.As(err, &status) || status != cmdline.ExitFailure || !strings.Contains(out, "Replay: 1 of 3 ticks differ") {
 		t.Errorf("%s, %v", out, err)
 	}
 	text := "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\nresource-qos-config: {policies: {cpuIsolation: strongest}, beClass: {cpuQOS: {enable: true}}}\n"

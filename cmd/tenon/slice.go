@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	agentworkers "tenon.sh/tenon/internal/agent/workers"
+	"tenon.sh/tenon/internal/cmdline"
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -24,12 +24,11 @@ with a number of CPUs each; the best-effort work of the rules that name it is
 divided among them.`,
 		Example: `  sudo tenon slice list
   sudo tenon slice set encoders=5`,
-		Args: knownCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-
-		SuggestionsMinimumDistance: 2,
 	}
-	cmd.AddCommand(newSliceListCommand(g), newSliceSetCommand(g))
+	list, set := newSliceListCommand(g), newSliceSetCommand(g)
+	g.agentFlag(list, set)
+	g.output.Add(list, set)
+	cmd.AddCommand(list, set)
 	return cmd
 }
 
@@ -42,7 +41,7 @@ work has no CPUs. shared: the workers do not fit into the CPUs that best-effort
 work may use now, so that all its work shares them.`,
 		Example: `  sudo tenon slice list
   sudo tenon slice list -o json`,
-		Args: noArgs,
+		Args: cmdline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all, err := agentworkers.List(cmd.Context(), g.agent())
 			if err != nil {
@@ -67,7 +66,7 @@ Waits up to 5 s for the effect and prints all slices.`,
   sudo tenon slice set encoders=0`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usageError{fmt.Errorf("slice set wants one NAME=CPUS, got %d: such as tenon slice set encoders=5", len(args))}
+				return cmdline.Usagef("slice set wants one NAME=CPUS, got %d: such as tenon slice set encoders=5", len(args))
 			}
 			return nil
 		},
@@ -89,11 +88,11 @@ Waits up to 5 s for the effect and prints all slices.`,
 			cpus, err := strconv.Atoi(text)
 			switch {
 			case name == "" || err != nil || cpus < 0:
-				return usageError{fmt.Errorf("%q: want NAME=CPUS, with a whole number of CPUs from 0, such as encoders=5", args[0])}
+				return cmdline.Usagef("%q: want NAME=CPUS, with a whole number of CPUs from 0, such as encoders=5", args[0])
 			case !config.IsSliceName(name):
-				return usageError{fmt.Errorf("slice %q: %s", name, config.SliceNameForm)}
+				return cmdline.Usagef("slice %q: %s", name, config.SliceNameForm)
 			case cpus > unit.MaxCPUs:
-				return usageError{fmt.Errorf("slice %s: %d: want 1 to %d CPUs, or 0 for the size of the configuration", name, cpus, unit.MaxCPUs)}
+				return cmdline.Usagef("slice %s: %d: want 1 to %d CPUs, or 0 for the size of the configuration", name, cpus, unit.MaxCPUs)
 			}
 			all, err := agentworkers.Set(cmd.Context(), g.agent(), name, cpus)
 			if err != nil {

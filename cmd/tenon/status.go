@@ -2,6 +2,8 @@ package main
 
 import (
 	"github.com/spf13/cobra"
+
+	"tenon.sh/tenon/internal/cmdline"
 )
 
 func newStatusCommand(g *global) *cobra.Command {
@@ -10,7 +12,7 @@ func newStatusCommand(g *global) *cobra.Command {
 		Short: "Show the workloads of tenond, the use of the node, and the last writes",
 		Example: `  sudo tenon status
   sudo tenon status -o json | jq '.workloads[] | select(.class == "BE") | .id'`,
-		Args: noArgs,
+		Args: cmdline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := g.agent().Status(cmd.Context())
 			if err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/internal/agent/top"
+	"tenon.sh/tenon/internal/cmdline"
 )
 
 func newTopCommand(g *global) *cobra.Command {
@@ -17,7 +18,7 @@ func newTopCommand(g *global) *cobra.Command {
 back; and what Tenon wrote last, and why. Press ? for the keys. It fits a
 terminal of 80 by 24, works over ssh, and needs no colours (NO_COLOR=1).`,
 		Example: "  sudo tenon top",
-		Args:    noArgs,
+		Args:    cmdline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !isTerminal(os.Stdout) || !isTerminal(os.Stdin) {
 				return errors.New("tenon top needs a terminal: tenon status prints one moment of it")

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/internal/agent/install"
+	"tenon.sh/tenon/internal/cmdline"
 )
 
 func newInstallCommand() *cobra.Command {
@@ -20,7 +21,7 @@ service sees neither home directories nor /tmp. Units that run already are
 restarted, so that an upgrade needs nothing else.`,
 		Example: `  sudo install bin/tenond /usr/local/bin/ && sudo tenond install
   sudo /mnt/image/usr/bin/tenond install --root /mnt/image   # prepare an image, start nothing`,
-		Args: noArgs,
+		Args: cmdline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s.Out = cmd.OutOrStdout()
 			err := s.Install(cmd.Context())
@@ -32,6 +33,8 @@ restarted, so that an upgrade needs nothing else.`,
 	}
 	cmd.Flags().StringVar(&s.Config, "config", defaultConfig, "the configuration file")
 	cmd.Flags().StringVar(&s.Root, "root", "", "prepare the tree below this directory instead of the running system")
+	cmdline.Files(cmd.Flags(), "config")
+	cmdline.Dirs(cmd.Flags(), "root")
 	return cmd
 }
 
@@ -43,12 +46,13 @@ func newUninstallCommand(g *global) *cobra.Command {
 		Long: `Stop and remove the systemd service, and put every knob back that Tenon has
 changed. The configuration file stays.`,
 		Example: "  sudo tenond uninstall",
-		Args:    noArgs,
+		Args:    cmdline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s.Out = cmd.OutOrStdout()
 			return s.Uninstall(cmd.Context(), g.stateDir)
 		},
 	}
 	cmd.Flags().StringVar(&s.Root, "root", "", "clear the tree below this directory instead of the running system")
+	cmdline.Dirs(cmd.Flags(), "root")
 	return cmd
 }

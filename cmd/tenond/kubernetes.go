@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -43,16 +42,18 @@ func (f *clusterFlags) add(root *cobra.Command) {
 	flags := root.Flags()
 	flags.BoolVar(&f.on, "kubernetes", false, "the node is one of a cluster: keep its pods, as the cluster's ConfigMap says")
 	flags.StringVar(&f.node, "node-name", os.Getenv("NODE_NAME"), "the name of the node in the cluster (default: $NODE_NAME, or that of the host)")
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "how to reach the API server; empty: by the service account of the pod")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "the kubeconfig file; empty: the service account of the pod")
 	flags.StringVar(&f.kubelet, "kubelet", "", "the URL of the kubelet (default: --kubelet-port of $NODE_IP, or of this host)")
 	flags.Uint16Var(&f.port, "kubelet-port", kubelet.Port, "the port of the kubelet, where --kubelet does not say it")
 	flags.StringVar(&f.ca, "kubelet-ca", "", "the file of the authorities that sign the kubelet's certificate; empty: those of the API server's")
 	flags.BoolVar(&f.insecure, "kubelet-insecure", false, "do not check the kubelet's certificate; it must otherwise be signed by an authority, or be in pki below --kubelet-root, where kubelets put one that they sign themselves")
 	flags.StringVar(&f.root, "kubelet-root", "/var/lib/kubelet", "the root directory of the kubelet: its files say who binds CPUs there, also if the kubelet refuses its API; empty: do not read it")
 	flags.DurationVar(&f.poll, "kubelet-poll", 5*time.Second, "how often to ask the kubelet for its pods when no cgroup comes or goes")
-	f.configMap.AddConfigMap(root, flags)
+	f.configMap.AddConfigMap(root)
 	flags.StringVar(&f.nri, "nri", nri.DefaultSocket, "the socket at which the container runtime offers NRI, so that containers have their values before they start; empty: none")
 	flags.Var(&f.daemonSet, "daemonset", "the DaemonSet that this is a pod of: if that is deleted, put everything back when asked to stop")
+	cmdline.Files(flags, "kubeconfig", "kubelet-ca", "nri")
+	cmdline.Dirs(flags, "kubelet-root")
 }
 
 // connect connects to the cluster of the node. It returns nil if the node is in
@@ -62,13 +63,13 @@ func (f *clusterFlags) connect(log *slog.Logger) (*cluster.Kubernetes, error) {
 		return nil, nil
 	}
 	if f.poll < time.Second {
-		return nil, usageError{fmt.Errorf("--kubelet-poll %v: want at least 1s", f.poll)}
+		return nil, cmdline.Usagef("--kubelet-poll %v: want at least 1s", f.poll)
 	}
 	node := f.node
 	if node == "" {
 		host, err := os.Hostname()
 		if err != nil {
-			return nil, usageError{errors.New("--node-name is needed: this host has no name")}
+			return nil, cmdline.Usagef("--node-name is needed: this host has no name")
 		}
 		node = strings.ToLower(host)
 	}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -62,18 +61,11 @@ and tenond uninstall put every knob back.`,
   sudo tenond --config /etc/tenon/tenon.yaml
   sudo tenond install                             # as a systemd service
   tenond --kubernetes --node-name node-1          # as a pod of a DaemonSet`,
-		Args:          noArgs,
-		SilenceErrors: true,
-		SilenceUsage:  true,
+		Args: cmdline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return run(cmd.Context(), g, cmd.ErrOrStderr())
 		},
 	}
-	cmdline.AddVersion(root, versionName(), noArgs)
-	root.SuggestionsMinimumDistance = 2
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageError{fmt.Errorf("%w: see %s --help", err, cmd.CommandPath())}
-	})
 	root.Flags().BoolVar(&g.noWatchdog, "no-watchdog", false, "start no watchdog: another supervisor does")
 	root.Flags().StringVar(&g.lock, "machine-lock", filepath.Join(journal.DefaultDir, "machine.lock"), "the file that keeps a second tenond off this machine; empty: none")
 	root.Flags().StringVar(&g.config, "config", defaultConfig, "the configuration file")
@@ -81,11 +73,17 @@ and tenond uninstall put every knob back.`,
 	g.cluster.add(root)
 	watchdog, uninstall := newWatchdogCommand(g), newUninstallCommand(g)
 	for _, cmd := range []*cobra.Command{root, watchdog, uninstall} {
-		cmd.Flags().StringVar(&g.stateDir, "state-dir", journal.DefaultDir, "where the journal and the lease live; on tmpfs")
+		cmd.Flags().StringVar(&g.stateDir, "state-dir", journal.DefaultDir, "the directory of the journal and the lease; on tmpfs")
+		cmdline.Dirs(cmd.Flags(), "state-dir")
 	}
-	g.log.Add(root, root.Flags())
-	g.log.Add(watchdog, watchdog.Flags())
+	cmdline.Files(root.Flags(), "machine-lock", "config")
+	g.log.Add(root, watchdog)
+	cmdline.GroupFlags(root.Flags(),
+		cmdline.FlagGroup{Title: "Cluster"},
+		cmdline.FlagGroup{Title: "Machine", Flags: []string{"config", "machine-lock", "metrics", "no-watchdog", "state-dir"}},
+		cmdline.FlagGroup{Title: "Log", Flags: []string{"log-format", "log-level"}})
 	root.AddCommand(newConfigCommand(), watchdog, newInstallCommand(), uninstall)
+	cmdline.Prepare(root, versionName())
 	return root
 }
 
@@ -186,18 +184,6 @@ func hangups(ctx context.Context) <-chan struct{} {
 		}
 	}()
 	return reload
-}
-
-// noArgs returns an error if there are arguments.
-func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	hint := "see " + cmd.CommandPath() + " --help"
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		hint = "did you mean " + strings.Join(near, " or ") + "?"
-	}
-	return usageError{fmt.Errorf("%s takes no argument, got %q: %s", cmd.CommandPath(), args[0], hint)}
 }
 
 // versionName returns the version of the build.

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/internal/agent/watchdog"
+	"tenon.sh/tenon/internal/cmdline"
 )
 
 func newWatchdogCommand(g *global) *cobra.Command {
@@ -21,7 +22,7 @@ tenond was killed, hangs or was stopped, bring best-effort work within the safe
 bounds that stand in the lease. tenond starts its own watchdog; as a systemd
 service the watchdog is a unit beside it.`,
 		Example: "  sudo tenond watchdog --stay",
-		Args:    noArgs,
+		Args:    cmdline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer stop()

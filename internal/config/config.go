@@ -39,15 +39,15 @@ type Config struct {
 	Notices []string
 }
 
-// A Fault is one mistake in a file.
+// A Fault is one mistake in a file. Its JSON keys are stable.
 type Fault struct {
 	// Line is the line of the mistake, counted from 1. It is 0 if the line is not known.
-	Line int
+	Line int `json:"line,omitempty"`
 	// Field is the dotted path of the key, such as "rules[1].class". It is
 	// empty if the fault concerns the whole file.
-	Field string
+	Field string `json:"field,omitempty"`
 	// Problem contains the wrong value and the accepted values.
-	Problem string
+	Problem string `json:"problem"`
 }
 
 // String prints `line 7: rules[1].class: "XX": want one of LSE, LSR, LS, BE, SYSTEM`.

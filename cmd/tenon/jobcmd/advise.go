@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tenon.sh/tenon/cmd/tenon/labflag"
+	"tenon.sh/tenon/internal/cmdline"
 	"tenon.sh/tenon/internal/lab/concurrency"
 	"tenon.sh/tenon/internal/lab/concurrency/run"
 	"tenon.sh/tenon/internal/lab/jobs"
@@ -44,18 +44,11 @@ must know the size of its machine: import --node-cpus and --node-cores.`,
   tenon lab advise published --jobs 200 --within 2h --price 0.80
   tenon lab advise published --patch transcoder
   tenon lab advise published --cores 16 --threads-per-core 2`,
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return nil, cobra.ShellCompDirectiveFilterDirs
-		},
+		Args:              cmdline.OneArg("directory"),
+		ValidArgsFunction: cmdline.DirArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return f.Usage(fmt.Errorf("lab advise wants one directory, got %d: see tenon lab advise --help", len(args)))
-			}
 			if err := checkAdvise(cmd, g, price, size, patch); err != nil {
-				return f.Usage(err)
+				return cmdline.Usage(err)
 			}
 			e, all, err := loadJobs(args[0])
 			if err != nil {
@@ -94,9 +87,6 @@ must know the size of its machine: import --node-cpus and --node-cores.`,
 	flags.IntVar(&size.cores, "cores", 0, "cores of another machine that the advice is for")
 	flags.IntVar(&size.threads, "threads-per-core", 0, "CPUs on each of the --cores (default: as measured)")
 	flags.StringVar(&patch, "patch", "", "print a patch for a Job whose container has this name")
-	for _, name := range []string{"deadline", "jobs", "within", "price", "cores", "threads-per-core", "patch"} {
-		labflag.Complete(cmd, name)
-	}
 	return cmd
 }
 

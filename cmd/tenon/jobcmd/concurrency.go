@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/cmd/tenon/labflag"
+	"tenon.sh/tenon/internal/cmdline"
 	"tenon.sh/tenon/internal/lab/concurrency/run"
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/testbed"
@@ -81,17 +82,17 @@ of its grids do not run:
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
-				return f.Usage(fmt.Errorf("unknown command %q: want import, or -- before the command of a job", args[0]))
+				return cmdline.Usagef("unknown command %q: want import, or -- before the command of a job", args[0])
 			}
 			c.Argv = args
 			if err := labflag.RefuseZero(cmd.Flags(), concurrencyNotZero); err != nil {
-				return f.Usage(err)
+				return cmdline.Usage(err)
 			}
 			if err := text.parse(&c); err != nil {
-				return f.Usage(err)
+				return cmdline.Usage(err)
 			}
 			if err := on.apply(cmd, &c, &k); err != nil {
-				return f.Usage(err)
+				return cmdline.Usage(err)
 			}
 			if err := f.Prepare(&c.Setting); err != nil {
 				return err
@@ -136,11 +137,11 @@ func addConcurrencyFlags(cmd *cobra.Command, c *run.Config, text *listFlags) {
 	flags.StringVar(&c.Input, "input", "", "film to transcode (default: the lab's own, rendered once)")
 	flags.Float64Var(&c.ForeignPercent, "max-foreign", 5, "CPU use of other work, in percent of the tested CPUs, above which a run is void")
 	labflag.Common(cmd, &c.Setting, "all")
-	labflag.Complete(cmd, "preset", run.Presets()...)
-	labflag.Complete(cmd, "fill", string(run.Steady), string(run.Wave), string(run.Window))
-	labflag.Complete(cmd, "height", "360", "720", "1080")
-	labflag.NoValues(cmd, "jobs", "limits", "memory", "threads", "job", "slice", "burst-max", "window", "warmup", "type", "work", "max-foreign")
-	labflag.CompleteList(cmd, "strategies", strategyNames()...)
+	cmdline.Files(flags, "input")
+	cmdline.Complete(cmd, "preset", run.Presets()...)
+	cmdline.Complete(cmd, "fill", string(run.Steady), string(run.Wave), string(run.Window))
+	cmdline.Complete(cmd, "height", "360", "720", "1080")
+	cmdline.CompleteList(cmd, "strategies", strategyNames()...)
 }
 
 func strategyNames() []string {

@@ -5,7 +5,6 @@ package jobcmd
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tenon.sh/tenon/cmd/tenon/labflag"
+	"tenon.sh/tenon/internal/cmdline"
 	"tenon.sh/tenon/internal/lab/concurrency"
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/jobfiles"
@@ -28,8 +27,6 @@ import (
 // package call.
 type Frame struct {
 	Version string
-	// Usage marks an error as a mistake in the command line.
-	Usage func(error) error
 	// Print writes v as JSON if the user asked for JSON, otherwise it writes text.
 	Print func(cmd *cobra.Command, v any, text string) error
 	// Findings prints the result of an experiment.
@@ -58,15 +55,14 @@ machines of other sizes.`,
 		Example: `  tenon lab concurrency import db-aws.csv --node-cpus 16 --node-cores 8 --out published
   tenon lab concurrency import node00/ node01/ --out published`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case len(args) == 0:
-				return f.Usage(errors.New("import wants a table or a folder with logs: see tenon lab concurrency import --help"))
+			if len(args) == 0 {
+				return cmdline.Usagef("import wants a table or a folder with logs: see tenon lab concurrency import --help")
 			}
 			if err := checkNode(e.Node); err != nil {
-				return f.Usage(err)
+				return cmdline.Usage(err)
 			}
 			if strategy != "" && !slices.Contains(strategyNames(), strategy) {
-				return f.Usage(fmt.Errorf("--strategy %q: want one of %s", strategy, strings.Join(strategyNames(), ", ")))
+				return cmdline.Usagef("--strategy %q: want one of %s", strategy, strings.Join(strategyNames(), ", "))
 			}
 			in, err := jobfiles.ReadPaths(args)
 			if err != nil {
@@ -100,9 +96,8 @@ machines of other sizes.`,
 	flags.StringVar(&strategy, "strategy", "", "how the CPUs were divided among these jobs, if the files do not say: "+strings.Join(strategyNames(), ", "))
 	flags.IntVar(&e.Node.CPUs, "node-cpus", 0, "CPUs of a node, with sibling threads (default: not known)")
 	flags.IntVar(&e.Node.Cores, "node-cores", 0, "cores of a node (default: not known)")
-	labflag.Complete(cmd, "strategy", strategyNames()...)
-	labflag.Complete(cmd, "node-cpus")
-	labflag.Complete(cmd, "node-cores")
+	cmdline.Dirs(flags, "out")
+	cmdline.Complete(cmd, "strategy", strategyNames()...)
 	return cmd
 }
 

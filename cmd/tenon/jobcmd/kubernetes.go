@@ -18,6 +18,7 @@ type jobFlags struct {
 
 func newJobFlags(k *run.Pods) *jobFlags {
 	t := &jobFlags{}
+	t.Nodes = true
 	t.Texts = []labflag.ClusterText{
 		labflag.Text(&t.nodes, "node", "nodes to test, separated by commas (default: all that take ordinary pods)"),
 		labflag.Text(&k.Image, "image", "the image of the jobs; --input is a film in it (default: that of the published experiment)"),

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/cmd/tenon/labflag"
+	"tenon.sh/tenon/internal/cmdline"
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/pi"
 	"tenon.sh/tenon/internal/lab/pinning"
@@ -62,12 +63,7 @@ wrk for the servers. Five minutes at most.`,
   sudo tenon lab pinning --parts pi --blocks 8
   sudo tenon lab pinning --modes shared,pinned,pinned-quota --limit 4
   tenon lab pinning --kubernetes --node worker-1 --parts nginx --client-cpus 32-45 --duration 60s`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return f.Usage(fmt.Errorf("%s takes no argument, got %q: see %s --help", cmd.CommandPath(), args[0], cmd.CommandPath()))
-			}
-			return nil
-		},
+		Args: cmdline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			err := errors.Join(
 				labflag.RefuseZero(cmd.Flags(), pinningNotZero),
@@ -75,10 +71,10 @@ wrk for the servers. Five minutes at most.`,
 				labflag.ParseList(modes, "--modes", &c.Modes, func(s string) (pinning.Mode, error) { return pinning.Mode(s), nil }),
 			)
 			if err != nil {
-				return f.Usage(err)
+				return cmdline.Usage(err)
 			}
 			if err := on.Check(cmd, "node-port", "client-cpus"); err != nil {
-				return f.Usage(err)
+				return cmdline.Usage(err)
 			}
 			if on.On {
 				c.Pods = &k
@@ -117,8 +113,7 @@ func addPinningFlags(cmd *cobra.Command, c *run.Config, k *run.Pods, parts, mode
 	for _, m := range pinning.Modes {
 		names = append(names, string(m))
 	}
-	labflag.CompleteList(cmd, "parts", pinning.Pi, pinning.NGINX)
-	labflag.CompleteList(cmd, "modes", names...)
+	cmdline.CompleteList(cmd, "parts", pinning.Pi, pinning.NGINX)
+	cmdline.CompleteList(cmd, "modes", names...)
 	labflag.Common(cmd, &c.Setting, "all")
-	labflag.NoValues(cmd, "limit", "threads", "digits", "rounds", "work", "duration", "node-port", "client-cpus")
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"tenon.sh/tenon/cmd/tenon/labflag"
+	"tenon.sh/tenon/internal/cmdline"
 	"tenon.sh/tenon/internal/lab/colocation"
 	"tenon.sh/tenon/internal/lab/colocation/run"
 	"tenon.sh/tenon/internal/lab/harness"
@@ -52,15 +53,15 @@ func NewColocation(f Frame) *cobra.Command {
   sudo tenon lab colocation --client wrk --input film.mp4 --out results
   sudo tenon lab colocation --service redis --batch memory --batch xz
   sudo tenon lab colocation --service self --modes exclusive,exclusive-aa,default,tenon
-  sudo tenon lab colocation --service './server --port 7000' --load http://127.0.0.1:7000/ --batch 'make -j2'
+  sudo tenon lab colocation --service ./server --load http://127.0.0.1:7000/ --batch 'make -j2'
   tenon lab colocation --kubernetes --node worker-1
   tenon lab colocation --kubernetes --node worker-1 --blocks 10
   tenon lab colocation --kubernetes --node worker-1 --batch-pods 8`,
-		Args: f.NoArgs,
+		Args: cmdline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if resume != "" {
 				if err := asRecorded(cmd, resume); err != nil {
-					return f.Usage(fmt.Errorf("--resume %s: %w", resume, err))
+					return cmdline.Usagef("--resume %s: %w", resume, err)
 				}
 				c.Resume = true
 			}
@@ -70,17 +71,17 @@ func NewColocation(f Frame) *cobra.Command {
 				known = run.KnownPodModes
 			}
 			if c.Modes, err = harness.ParseModes(modes, known, run.PublishedModes...); err != nil {
-				return f.Usage(fmt.Errorf("--modes: %w", err))
+				return cmdline.Usagef("--modes: %w", err)
 			}
 			if err := labflag.RefuseZero(cmd.Flags(), notZero); err != nil {
-				return f.Usage(err)
+				return cmdline.Usage(err)
 			}
 			if err := on.Check(cmd, "batch-pods", "batch-pod-cpu"); err != nil {
-				return f.Usage(err)
+				return cmdline.Usage(err)
 			}
 			if podCPU != "" {
 				if k.BatchCPU, err = unit.ParseMilliCPU(podCPU); err != nil {
-					return f.Usage(fmt.Errorf("--batch-pod-cpu: %w", err))
+					return cmdline.Usagef("--batch-pod-cpu: %w", err)
 				}
 			}
 			if err := f.Prepare(&c.Setting, outside); err != nil {
@@ -101,7 +102,7 @@ func NewColocation(f Frame) *cobra.Command {
 	flags.StringVar(&modes, "modes", "all", "modes to run, separated by commas; all, or published for those of the published experiment")
 	designFlags(cmd, &c, &design)
 	flags.StringVar(&resume, "resume", "", "directory of an experiment with --design switch that was stopped: run the rest of it, with the flags that it began with")
-	_ = cmd.MarkFlagDirname("resume") // fails only if the flag does not exist
+	cmdline.Dirs(flags, "resume")
 	flags.IntVar(&c.Blocks, "blocks", 0, "with --design blocks, how often every mode runs (default 12, the fewest for a verdict; with --until-resolved no bound)")
 	flags.DurationVar(&c.Duration, "duration", 10*time.Second, "with --design blocks, length of the measured part of a run")
 	flags.DurationVar(&c.MaxTime, "max-time", 0, "start no block that would end later than this")
@@ -112,8 +113,7 @@ func NewColocation(f Frame) *cobra.Command {
 	on.Add(cmd, &k.Target, "run on a node of a cluster that runs Tenon")
 	flags.IntVar(&k.Batch, "batch-pods", 0, "with --kubernetes: so many batch pods, which the scheduler places, by CPU requests, by batch-cpu or by nothing (default: one, on the node of --node)")
 	flags.StringVar(&podCPU, "batch-pod-cpu", "", "with --batch-pods: what each of them asks for, such as 500m (default: together all tested CPUs)")
-	labflag.NoValues(cmd, "batch-pods", "batch-pod-cpu")
-	labflag.CompleteList(cmd, "modes", append([]string{"all", harness.Published}, modeNames(run.Modes)...)...)
+	cmdline.CompleteList(cmd, "modes", append([]string{"all", harness.Published}, modeNames(run.Modes)...)...)
 	return cmd
 }
 
@@ -121,13 +121,12 @@ func NewColocation(f Frame) *cobra.Command {
 func designFlags(cmd *cobra.Command, c *run.Config, design *string) {
 	flags := cmd.Flags()
 	flags.StringVar(design, "design", "", "switch: modes take turns while nginx and ffmpeg run; blocks: both start anew for each mode (default: switch where it is possible)")
-	flags.BoolVar(&c.Campaign, "campaign", false, "run the modes "+harness.JoinModes(run.CampaignModes)+" in turns for an hour, unless --modes, --starts or --start-length say otherwise")
+	flags.BoolVar(&c.Campaign, "campaign", false, "run the modes "+strings.Join(modeNames(run.CampaignModes), ", ")+" in turns for an hour, unless --modes, --starts or --start-length say otherwise")
 	flags.IntVar(&c.Starts, "starts", 0, "with --design switch, how often nginx and ffmpeg start (default 12); with --until-resolved the most, and the verdicts are looked at after each third")
 	flags.DurationVar(&c.StartLength, "start-length", 0, "with --design switch, the length of all turns of a start (default 40s)")
 	flags.DurationVar(&c.Turn, "turn", 0, "with --design switch, how long a mode lasts (default 1s)")
 	flags.BoolVar(&c.NoCheck, "no-check", false, "with --design switch, do not check first, for ten seconds, what can be decided on this machine")
-	labflag.Complete(cmd, "design", string(colocation.DesignSwitch), string(colocation.DesignBlocks))
-	labflag.NoValues(cmd, "starts", "start-length", "turn")
+	cmdline.Complete(cmd, "design", string(colocation.DesignSwitch), string(colocation.DesignBlocks))
 }
 
 // asRecorded gives the command the flags with which the experiment in dir began.
@@ -242,9 +241,8 @@ func (f Frame) workloadFlags(cmd *cobra.Command, w *work.Workloads) {
 	flags.StringVar(&w.WorkRegexp, "work-regexp", "", "lines in the output of a --batch command that say what has been done: a group is the amount so far, without one each line counts (default: CPU time)")
 	flags.IntVar(&w.SelfThreads, "self-threads", 0, "threads of --service self, which drives itself (default: one for each tested CPU)")
 	flags.Var((*labflag.Bytes)(&w.SelfMemory), "self-memory", "memory of each thread of --service self (default 8Mi)")
-	labflag.Complete(cmd, "service", work.Services...)
-	labflag.Complete(cmd, "batch", work.BatchWorks...)
-	labflag.NoValues(cmd, "load", "ready", "work-regexp", "self-threads", "self-memory")
+	cmdline.Complete(cmd, "service", work.Services...)
+	cmdline.Complete(cmd, "batch", work.BatchWorks...)
 }
 
 // colocationFlags adds the flags of an experiment that runs nginx and ffmpeg.
@@ -258,6 +256,6 @@ func (f Frame) colocationFlags(cmd *cobra.Command, c *run.Config) {
 	flags.IntVar(&c.BEThreads, "be-threads", 0, "threads of each ffmpeg (default 2)")
 	flags.StringVar(&c.Input, "input", "", "film to transcode (default: a clip that is rendered once and kept)")
 	flags.IntVar(&c.Port, "port", 0, "port of nginx on 127.0.0.1 (default: a free one)")
-	labflag.Complete(cmd, "client", harness.ClientTenon, harness.ClientWrk)
-	labflag.NoValues(cmd, "duration", "margin", "connections", "be-processes", "be-threads", "port")
+	cmdline.Files(flags, "input")
+	cmdline.Complete(cmd, "client", harness.ClientTenon, harness.ClientWrk)
 }

@@ -2,12 +2,12 @@ package labcmd
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/cmd/tenon/labflag"
+	"tenon.sh/tenon/internal/cmdline"
 	"tenon.sh/tenon/internal/lab/colocation/run"
 	"tenon.sh/tenon/internal/lab/harness"
 )
@@ -36,14 +36,14 @@ It needs root (for cgroups), nginx and ffmpeg, and two CPUs. At most half an hou
 		Example: `  sudo tenon lab kernel-qos
   sudo tenon lab kernel-qos --modes exclusive,default,tenon-idle --blocks 2 --duration 3s
   sudo tenon lab kernel-qos --max-time 40m --blocks 60 --seed 7 --out results`,
-		Args: f.NoArgs,
+		Args: cmdline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
 			if c.Modes, err = harness.ParseModes(modes, run.KernelQOSModes, run.PublishedKernelModes...); err != nil {
-				return f.Usage(fmt.Errorf("--modes: %w", err))
+				return cmdline.Usagef("--modes: %w", err)
 			}
 			if err := labflag.RefuseZero(cmd.Flags(), notZero); err != nil {
-				return f.Usage(err)
+				return cmdline.Usage(err)
 			}
 			if err := f.Prepare(&c.Setting, outside); err != nil {
 				return err
@@ -59,8 +59,7 @@ It needs root (for cgroups), nginx and ffmpeg, and two CPUs. At most half an hou
 	flags.DurationVar(&c.MaxTime, "max-time", 0, "start no block that would end later than this (default 25m, with --blocks or --until-resolved no bound)")
 	f.colocationFlags(cmd, &c)
 	flags.Var(&load, "load", "CPU use of nginx alone, in percent of the tested CPUs; sets the offered rate")
-	labflag.Complete(cmd, "load")
 	f.settingFlags(cmd, &c.Setting, &outside)
-	labflag.CompleteList(cmd, "modes", append([]string{"all", harness.Published}, modeNames(run.KernelQOSModes)...)...)
+	cmdline.CompleteList(cmd, "modes", append([]string{"all", harness.Published}, modeNames(run.KernelQOSModes)...)...)
 	return cmd
 }

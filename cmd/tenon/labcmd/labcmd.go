@@ -15,9 +15,6 @@ import (
 // A Frame contains the functions of the program tenon that the commands of this
 // package call.
 type Frame struct {
-	// Usage marks an error as a mistake in the command line.
-	Usage  func(error) error
-	NoArgs cobra.PositionalArgs
 	// Prepare fills in the settings that have no flag.
 	Prepare func(s *testbed.Setting, agent bool) error
 	// Run runs an experiment and prints its result.
@@ -32,5 +29,4 @@ func (f Frame) settingFlags(cmd *cobra.Command, s *testbed.Setting, outside *boo
 		cmd.Flags().BoolVar(outside, "agent", false, "let tenond do the work in Tenon's modes: it finds the workloads by rules")
 	}
 	cmd.Flags().Var((*labflag.CPUs)(&s.ClientCPUs), "client-cpus", "CPUs of the lab itself, of its client and of tenond (default: an eighth, whole cores)")
-	labflag.Complete(cmd, "client-cpus")
 }

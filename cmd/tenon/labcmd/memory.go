@@ -2,12 +2,12 @@ package labcmd
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/cmd/tenon/labflag"
+	"tenon.sh/tenon/internal/cmdline"
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/memory/run"
 	"tenon.sh/tenon/internal/lab/testbed"
@@ -41,14 +41,14 @@ It needs root (for cgroups), nginx, and two CPUs. About ten minutes.`,
 		Example: `  sudo tenon lab memory
   sudo tenon lab memory --blocks 2 --duration 3s --set 64Mi
   sudo tenon lab memory --agent --seed 7 --out results`,
-		Args: f.NoArgs,
+		Args: cmdline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
 			if c.Modes, err = harness.ParseModes(modes, run.Modes); err != nil {
-				return f.Usage(fmt.Errorf("--modes: %w", err))
+				return cmdline.Usagef("--modes: %w", err)
 			}
 			if err := labflag.RefuseZero(cmd.Flags(), memoryNotZero); err != nil {
-				return f.Usage(err)
+				return cmdline.Usage(err)
 			}
 			if err := f.Prepare(&c.Setting, outside); err != nil {
 				return err
@@ -66,7 +66,7 @@ It needs root (for cgroups), nginx, and two CPUs. About ten minutes.`,
 	flags.StringVar(&c.Data, "data", "/var/tmp", "directory for the files that are read, on a device")
 	flags.IntVar(&c.Port, "port", 0, "port of nginx on 127.0.0.1 (default: a free one)")
 	f.settingFlags(cmd, &c.Setting, &outside)
-	labflag.Complete(cmd, "modes", "all", "exclusive,default,tenond", "default,tenond")
-	labflag.NoValues(cmd, "duration", "set", "rate", "port")
+	cmdline.CompleteList(cmd, "modes", append([]string{"all"}, modeNames(run.Modes)...)...)
+	cmdline.Dirs(flags, "data")
 	return cmd
 }

@@ -2,12 +2,12 @@ package labcmd
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/cmd/tenon/labflag"
+	"tenon.sh/tenon/internal/cmdline"
 	"tenon.sh/tenon/internal/lab/harness"
 	"tenon.sh/tenon/internal/lab/reaction/run"
 	"tenon.sh/tenon/internal/lab/testbed"
@@ -41,14 +41,14 @@ It needs root (for cgroups) and two CPUs. About twenty minutes with 500 steps.`,
 		Example: `  sudo tenon lab reaction
   sudo tenon lab reaction --steps 50 --contrast 20 --blocks 2
   sudo tenon lab reaction --modes events,tick --seed 7 --out results`,
-		Args: f.NoArgs,
+		Args: cmdline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
 			if c.Modes, err = harness.ParseModes(modes, run.Modes); err != nil {
-				return f.Usage(fmt.Errorf("--modes: %w", err))
+				return cmdline.Usagef("--modes: %w", err)
 			}
 			if err := labflag.RefuseZero(cmd.Flags(), reactionNotZero); err != nil {
-				return f.Usage(err)
+				return cmdline.Usage(err)
 			}
 			if err := f.Prepare(&c.Setting, true); err != nil {
 				return err
@@ -66,7 +66,6 @@ It needs root (for cgroups) and two CPUs. About twenty minutes with 500 steps.`,
 	flags.DurationVar(&c.MostPause, "max-pause", 1300*time.Millisecond, "longest pause before a step")
 	flags.DurationVar(&c.Objective, "objective", 0, "the longest wait for a CPU that the service's rule accepts (default: it names none)")
 	f.settingFlags(cmd, &c.Setting, nil)
-	labflag.Complete(cmd, "modes", "all", "events,tick", "events,tick,idle")
-	labflag.NoValues(cmd, "steps", "contrast", "step", "min-pause", "max-pause", "objective")
+	cmdline.CompleteList(cmd, "modes", append([]string{"all"}, modeNames(run.Modes)...)...)
 	return cmd
 }

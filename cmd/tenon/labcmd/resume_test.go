@@ -4,8 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
-
 	"tenon.sh/tenon/internal/lab/colocation"
 	"tenon.sh/tenon/internal/lab/report"
 )
@@ -33,7 +31,7 @@ func TestAnExperimentGoesOnWithItsFlags(t *testing.T) {
 		"the published commands": {record(colocation.Kind, "tenon", "lab", "published", "colocation"), nil, "want tenon lab colocation"},
 		"no experiment":          {t.TempDir(), nil, "experiment.json"},
 	} {
-		cmd := NewColocation(Frame{NoArgs: cobra.NoArgs})
+		cmd := NewColocation(Frame{})
 		if err := cmd.ParseFlags(append([]string{"--resume", c.dir}, c.flags...)); err != nil {
 			t.Fatal(err)
 		}

@@ -1,27 +1,17 @@
 package labflag
 
 import (
+	"context"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"tenon.sh/tenon/internal/cmdline"
 	"tenon.sh/tenon/internal/lab/kubectl"
 	"tenon.sh/tenon/internal/lab/testbed"
 )
-
-// Complete sets the values that a shell offers for a flag. The shell offers no
-// files, even if there are no values.
-func Complete(cmd *cobra.Command, flag string, values ...string) {
-	// An error means that the flag does not exist. A test completes each flag.
-	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
-}
-
-// NoValues makes a shell offer nothing for flags.
-func NoValues(cmd *cobra.Command, flags ...string) {
-	for _, name := range flags {
-		Complete(cmd, name)
-	}
-}
 
 // Common adds the flags of every experiment. tested names the CPUs that are tested
 // if the user names none.
@@ -32,7 +22,7 @@ func Common(cmd *cobra.Command, s *testbed.Setting, tested string) {
 	flags.Float64Var(&s.StealPercent, "max-steal", 1, "steal time, in percent of the tested CPUs, above which a run is void")
 	flags.Var((*CPUs)(&s.CPUs), "cpus", "CPUs to test, such as 0-5 (default: "+tested+")")
 	flags.StringVar(&s.Out, "out", "", "directory of the results (default ./tenon-lab-TIME)")
-	NoValues(cmd, "seed", "max-steal", "cpus", "blocks", "max-time")
+	cmdline.Dirs(flags, "out")
 }
 
 // Cluster has the flags of --kubernetes.
@@ -40,6 +30,7 @@ type Cluster struct {
 	On    bool
 	Texts []ClusterText
 	Alone []string // flags that are about this machine and have no effect on a cluster
+	Nodes bool     // --node takes several nodes
 }
 
 // A ClusterText is a text flag that needs --kubernetes.
@@ -59,7 +50,35 @@ func (c *Cluster) Add(cmd *cobra.Command, t *kubectl.Target, what string) {
 		ClusterText{&t.Namespace, "namespace", "where the pods go; made, and removed at the end, if it does not exist (default tenon-lab)"})
 	for _, flag := range c.Texts {
 		cmd.Flags().StringVar(flag.to, flag.name, "", "with --kubernetes: "+flag.usage)
-		Complete(cmd, flag.name)
+	}
+	const names = "--output=jsonpath={.items[*].metadata.name}"
+	cmdline.CompleteFrom(cmd, "context", namesFrom(t, "config", "get-contexts", "--output=name"))
+	cmdline.CompleteFrom(cmd, "namespace", namesFrom(t, "get", "namespaces", names))
+	if nodes := namesFrom(t, "get", "nodes", names); c.Nodes {
+		cmdline.CompleteListFrom(cmd, "node", nodes)
+	} else {
+		cmdline.CompleteFrom(cmd, "node", nodes)
+	}
+}
+
+// shellPatience is the time that kubectl may take while a shell waits for names.
+const shellPatience = 2 * time.Second
+
+// namesFrom returns a function that returns the names that kubectl prints. Without
+// an answer there are none: a shell has no place for an error.
+func namesFrom(t *kubectl.Target, args ...string) func(context.Context) []string {
+	return func(ctx context.Context) []string {
+		ctx, stop := context.WithTimeout(ctx, shellPatience)
+		defer stop()
+		k, err := kubectl.Find(t.Context, "default")
+		if err != nil {
+			return nil
+		}
+		out, err := k.Do(ctx, "", args...)
+		if err != nil {
+			return nil
+		}
+		return strings.Fields(string(out))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tenon.sh/tenon/internal/cmdline"
 	"tenon.sh/tenon/internal/lab/archive"
 )
 
@@ -20,18 +21,19 @@ subdirectory that has a raw.tar.zst of its own. The archive is read back and
 compared before a packed file is removed. report.html is removed, too: tenon lab
 report makes it again, from the archive. The same files give the same archive.
 To unpack: tar --zstd -xf raw.tar.zst.`,
-		Example: "  tenon lab pack tenon-lab-20260102-150405",
+		Example:           "  tenon lab pack tenon-lab-20260102-150405",
+		Args:              cmdline.OneArg("directory"),
+		ValidArgsFunction: cmdline.DirArg,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return f.Usage(fmt.Errorf("lab pack wants one directory, got %d: see tenon lab pack --help", len(args)))
-			}
 			p, err := archive.Pack(args[0])
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: %d files, %d bytes packed into %d\n",
-				filepath.Join(args[0], archive.Name), p.Files, p.RawBytes, p.Bytes)
-			return nil
+			done := struct {
+				File string `json:"file"`
+				archive.Packed
+			}{filepath.Join(args[0], archive.Name), p}
+			return f.Print(cmd, done, fmt.Sprintf("%s: %d files, %d bytes packed into %d\n", done.File, p.Files, p.RawBytes, p.Bytes))
 		},
 	}
 }

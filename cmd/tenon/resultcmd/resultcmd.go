@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tenon.sh/tenon/internal/cmdline"
 	"tenon.sh/tenon/internal/lab/colocation"
 	"tenon.sh/tenon/internal/lab/colocation/run"
 	"tenon.sh/tenon/internal/lab/colocation/submission"
@@ -18,8 +19,6 @@ import (
 // A Frame contains the functions of the program tenon that the commands of this
 // package call.
 type Frame struct {
-	// Usage marks an error as a mistake in the command line.
-	Usage func(error) error
 	// Print writes v as JSON if the user requests JSON, otherwise it writes text.
 	Print func(cmd *cobra.Command, v any, text string) error
 	// Prepare fills in the settings of an experiment that have no flag.
@@ -50,7 +49,7 @@ each experiment are there as well.`,
   tenon lab meta tenon-submission-*.tar.zst`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return f.Usage(errors.New("lab meta wants one directory or more: see tenon lab meta --help"))
+				return cmdline.Usagef("lab meta wants one directory or more: see tenon lab meta --help")
 			}
 			m := colocation.Combine(args, report.Mode(base), submission.Check)
 			if err := f.Print(cmd, m, m.Text()); err != nil {
@@ -63,7 +62,6 @@ each experiment are there as well.`,
 		},
 	}
 	cmd.Flags().StringVar(&base, "base", base, "the mode to which the others are compared")
-	// An error is possible only if the flag does not exist.
-	_ = cmd.RegisterFlagCompletionFunc("base", cobra.FixedCompletions([]string{string(report.Exclusive), string(report.ExclusiveWarm), string(report.ExclusiveAwake), string(report.Default), string(report.Tenon)}, cobra.ShellCompDirectiveNoFileComp))
+	cmdline.Complete(cmd, "base", string(report.Exclusive), string(report.ExclusiveWarm), string(report.ExclusiveAwake), string(report.Default), string(report.Tenon))
 	return cmd
 }

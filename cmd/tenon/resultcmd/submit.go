@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tenon.sh/tenon/internal/cmdline"
 	"tenon.sh/tenon/internal/lab/colocation/run"
 	"tenon.sh/tenon/internal/lab/colocation/submission"
 )
@@ -41,10 +42,8 @@ does one of a machine on which two equal modes differ.`,
 		Example: `  sudo tenon lab submit
   tenon lab submit --from tenon-lab-20260102-150405 --yes
   tenon lab meta tenon-submission-*.tar.zst`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return f.Usage(errors.New("lab submit wants no arguments: see tenon lab submit --help"))
-			}
+		Args: cmdline.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if from == "" {
 				dir, err := runProtocol(cmd, f, c)
 				if err != nil {
@@ -60,6 +59,7 @@ does one of a machine on which two equal modes differ.`,
 	flags.StringVar(&from, "from", "", "run nothing: take the results of an earlier submit in this directory")
 	flags.StringVar(&to, "to", ".", "directory of the file")
 	flags.BoolVar(&yes, "yes", false, "write the file without asking")
+	cmdline.Dirs(flags, "out", "from", "to")
 	return cmd
 }
 

@@ -67,7 +67,7 @@ func TestNothingIsWrittenWithoutConsent(t *testing.T) {
 		"--yes":          {"", []string{"--yes"}, true},
 	} {
 		to := t.TempDir()
-		cmd := NewSubmit(Frame{Usage: func(err error) error { return err }})
+		cmd := NewSubmit(Frame{})
 		var out bytes.Buffer
 		cmd.SetArgs(append([]string{"--from", from, "--to", to}, c.args...))
 		cmd.SetIn(strings.NewReader(c.answer))
@@ -86,7 +86,7 @@ func TestNothingIsWrittenWithoutConsent(t *testing.T) {
 }
 
 func TestSubmitRefusesAFolderWithoutAProtocol(t *testing.T) {
-	cmd := NewSubmit(Frame{Usage: func(err error) error { return err }})
+	cmd := NewSubmit(Frame{})
 	cmd.SetArgs([]string{"--from", t.TempDir()})
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	if err := cmd.Execute(); err == nil || !strings.Contains(err.Error(), "only an experiment that tenon lab submit ran") {
@@ -98,7 +98,7 @@ func TestSubmitRefusesAFolderWithoutAProtocol(t *testing.T) {
 func TestASubmitWhoseRunsCannotBeRead(t *testing.T) {
 	unreadable := errors.New("line 7 ends with CR alone")
 	cmd := NewSubmit(Frame{
-		Usage: func(err error) error { return err }, Prepare: func(*run.Config) error { return nil },
+		Prepare:    func(*run.Config) error { return nil },
 		Experiment: func(_ *cobra.Command, run func(context.Context) error) error { return run(t.Context()) },
 		Colocate: func(context.Context, run.Config) (harness.Outcome, error) {
 			return harness.Outcome{Runs: 1}, unreadable
@@ -134,7 +134,7 @@ func TestASubmitThatEndsEarly(t *testing.T) {
 		var out bytes.Buffer
 		submit := func() error {
 			cmd := NewSubmit(Frame{
-				Usage: func(err error) error { return err }, Prepare: func(*run.Config) error { return nil },
+				Prepare:    func(*run.Config) error { return nil },
 				Experiment: func(_ *cobra.Command, run func(context.Context) error) error { return run(t.Context()) },
 				Colocate: func(_ context.Context, config run.Config) (o harness.Outcome, err error) {
 					if c.runs {

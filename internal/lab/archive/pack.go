@@ -25,11 +25,11 @@ var keptFiles = []string{"README.md", "result.json", "table.txt"}
 
 const pageFile = "report.html" // can be made again from the raw data
 
-// Packed is the result of Pack.
+// Packed is the result of Pack. Its JSON keys are stable.
 type Packed struct {
-	Files    int   // number of files in the archive
-	RawBytes int64 // total size of these files
-	Bytes    int64 // size of the archive
+	Files    int   `json:"files"`     // number of files in the archive
+	RawBytes int64 `json:"raw_bytes"` // total size of these files
+	Bytes    int64 `json:"bytes"`     // size of the archive
 }
 
 // Pack puts the raw data of the experiment in dir into its archive. It reads
