@@ -38,6 +38,12 @@ type clusterFlags struct {
 	nri        string
 }
 
+// clusterFlagNames are the flags of clusterFlags.
+var clusterFlagNames = []string{
+	"config-map", "daemonset", "kubeconfig", "kubelet", "kubelet-ca", "kubelet-insecure", "kubelet-poll", "kubelet-port", "kubelet-root",
+	"kubernetes", "node-name", "nri",
+}
+
 func (f *clusterFlags) add(root *cobra.Command) {
 	flags := root.Flags()
 	flags.BoolVar(&f.on, "kubernetes", false, "the node is one of a cluster: keep its pods, as the cluster's ConfigMap says")
@@ -54,6 +60,16 @@ func (f *clusterFlags) add(root *cobra.Command) {
 	flags.Var(&f.daemonSet, "daemonset", "the DaemonSet that this is a pod of: if that is deleted, put everything back when asked to stop")
 	cmdline.Files(flags, "kubeconfig", "kubelet-ca", "nri")
 	cmdline.Dirs(flags, "kubelet-root")
+}
+
+// check refuses flags about a cluster on a node that is in none.
+func (f *clusterFlags) check(cmd *cobra.Command) error {
+	for _, name := range clusterFlagNames {
+		if !f.on && name != "kubernetes" && cmd.Flags().Changed(name) {
+			return cmdline.Usagef("--%s has no effect without --kubernetes", name)
+		}
+	}
+	return nil
 }
 
 // connect connects to the cluster of the node. It returns nil if the node is in

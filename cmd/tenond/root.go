@@ -63,6 +63,9 @@ and tenond uninstall put every knob back.`,
   tenond --kubernetes --node-name node-1          # as a pod of a DaemonSet`,
 		Args: cmdline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := g.cluster.check(cmd); err != nil {
+				return err
+			}
 			return run(cmd.Context(), g, cmd.ErrOrStderr())
 		},
 	}
@@ -79,8 +82,8 @@ and tenond uninstall put every knob back.`,
 	cmdline.Files(root.Flags(), "machine-lock", "config")
 	g.log.Add(root, watchdog)
 	cmdline.GroupFlags(root.Flags(),
-		cmdline.FlagGroup{Title: "Cluster"},
-		cmdline.FlagGroup{Title: "Machine", Flags: []string{"config", "machine-lock", "metrics", "no-watchdog", "state-dir"}},
+		cmdline.FlagGroup{Title: "Machine"},
+		cmdline.FlagGroup{Title: "Cluster", Flags: clusterFlagNames},
 		cmdline.FlagGroup{Title: "Log", Flags: []string{"log-format", "log-level"}})
 	root.AddCommand(newConfigCommand(), watchdog, newInstallCommand(), uninstall)
 	cmdline.Prepare(root, versionName())
