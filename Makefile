@@ -38,7 +38,7 @@ K8S_STAMP := -X k8s.io/component-base/version.gitVersion=$(K8S) -X k8s.io/compon
 scheduler: deps-build scheduler-build ## build bin/tenon-scheduler, and test its plugin (a module of its own; takes minutes once)
 	cd scheduler && $(GO) vet ./... && $(GO) test -vet=off ./...
 scheduler-build:
-	cd scheduler && $(GO) build -buildvcs=false -ldflags "-s -w $(K8S_STAMP)" -o ../bin/ ./cmd/tenon-scheduler
+	cd scheduler && $(GO) build -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION) $(K8S_STAMP)" -o ../bin/ ./cmd/tenon-scheduler
 
 # The budgets are twice what the stages take on a machine of two CPUs, and for what
 # a first run builds and fetches half as much again as that took

@@ -37,7 +37,7 @@ var folders = []struct{ name, uses string }{
 	{"lab", "model decide kernel table machine config agent examples"},
 	{"cmdline", "agent"},
 	{"cmd", "model decide kernel cmdline listen table machine runtimes config api cluster agent lab"},
-	{"scheduler", "model decide api cluster lab/stat"},
+	{"scheduler", "model decide cmdline api cluster lab/stat"},
 	{"deploy", ""},
 	{"test", "model decide kernel machine runtimes config api cluster agent examples lab scheduler deploy"},
 }
@@ -69,7 +69,7 @@ var outside = map[string]string{
 	"github.com/klauspost/compress/...":    "lab/...",
 	"github.com/opencontainers/...":        "deploy/...",
 	"github.com/prometheus/...":            "cluster/... agent/scrape agent/telemetry",
-	"github.com/spf13/...":                 "cmdline cmd/... lab/...",
+	"github.com/spf13/...":                 "cmdline cmd/... scheduler/cmd/...",
 	"go.yaml.in/yaml/...":                  "config/... cmdline",
 	"gonum.org/...":                        "decide/trials/... lab/stat",
 	"google.golang.org/...":                "runtimes/...",

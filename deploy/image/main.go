@@ -154,7 +154,7 @@ func (o order) compile(ctx context.Context, dir, arch string, p product) error {
 		if err != nil {
 			return err
 		}
-		stamp = "-s -w -X k8s.io/component-base/version.gitVersion=" + release
+		stamp += " -X k8s.io/component-base/version.gitVersion=" + release
 	}
 	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", stamp, "-o", dir + string(filepath.Separator)}
 	for _, name := range p.programs {
@@ -171,7 +171,7 @@ func (o order) compile(ctx context.Context, dir, arch string, p product) error {
 }
 
 // kubernetes returns the release of Kubernetes that a go.mod requires. A
-// program that contains code of Kubernetes prints this release as its version.
+// program that contains code of Kubernetes prints this release beside its version.
 func kubernetes(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

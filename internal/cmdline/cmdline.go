@@ -72,6 +72,13 @@ func Version(set string) string {
 	return "(devel)"
 }
 
+const platform = runtime.GOOS + "/" + runtime.GOARCH
+
+// VersionLine returns the line that a program prints as its version.
+func VersionLine(program, version string) string {
+	return fmt.Sprintf("%s %s %s %s\n", program, version, runtime.Version(), platform)
+}
+
 // addVersion adds the flag --version and the command version to root. Both print
 // one line: the program, its version, that of Go, and the platform.
 func addVersion(root *cobra.Command, version string) {
@@ -80,8 +87,8 @@ func addVersion(root *cobra.Command, version string) {
 		Version  string `json:"version"`
 		Go       string `json:"go"`
 		Platform string `json:"platform"`
-	}{root.Name(), version, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
-	line := fmt.Sprintf("%s %s %s %s\n", v.Program, v.Version, v.Go, v.Platform)
+	}{root.Name(), version, runtime.Version(), platform}
+	line := VersionLine(v.Program, v.Version)
 	root.Version = version
 	root.SetVersionTemplate(line)
 	var o Output
