@@ -101,3 +101,31 @@ func TestOneToolchain(t *testing.T) {
 		t.Errorf("the modules name several toolchains, or none: %v, %v", named, err)
 	}
 }
+
+// TestASummaryBeginsWithAVerb checks the line of each command in the help. A new
+// verb gets a place in the list.
+func TestASummaryBeginsWithAVerb(t *testing.T) {
+	verbs := strings.Fields("Change Decide Explain Fit Give Install Keep List Make Measure Narrow Print Publish Put Remove Repeat Run Save Say Show Stop Use")
+	found := 0
+	eachGoFile(t, "cmd", func(name string, f *ast.File, fset *token.FileSet) {
+		ast.Inspect(f, func(n ast.Node) bool {
+			kv, _ := n.(*ast.KeyValueExpr)
+			if kv == nil {
+				return true
+			}
+			key, _ := kv.Key.(*ast.Ident)
+			text, _ := kv.Value.(*ast.BasicLit)
+			if key == nil || key.Name != "Short" || text == nil {
+				return true
+			}
+			found++
+			if first, _, _ := strings.Cut(strings.Trim(text.Value, "\"`"), " "); !slices.Contains(verbs, first) {
+				t.Errorf("%v: the summary of a command begins with %q: want a verb, such as %s", fset.Position(kv.Pos()), first, strings.Join(verbs, ", "))
+			}
+			return true
+		})
+	})
+	if found < 40 {
+		t.Errorf("%d commands have a summary: this test looks in the wrong place", found)
+	}
+}

@@ -313,7 +313,7 @@ complete; percentiles need wrk --latency. The exit status is 1 if the run is voi
 func newChildCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "child ROLE [ARG...]",
-		Short:  "For the lab's own use",
+		Short:  "Run a part of an experiment, for the lab itself",
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := contextUntilSignal(cmd.Context())

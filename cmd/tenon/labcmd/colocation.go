@@ -32,7 +32,7 @@ func NewColocation(f Frame) *cobra.Command {
 	on := labflag.Cluster{
 		Texts: []labflag.ClusterText{
 			labflag.Text(&k.Node, "node", "the node to test (default: the only one with Tenon)"),
-			labflag.Text(&k.ConfigMap, "config-map", "Tenon's ConfigMap, as NAMESPACE/NAME (default tenon-system/slo-controller-config)"),
+			labflag.Text(&k.ConfigMap, "config-map", "Tenon's ConfigMap, as `NAMESPACE/NAME` (default tenon-system/slo-controller-config)"),
 			labflag.Text(&k.NGINX, "nginx-image", "the image of nginx, which reads /apps/nginx/conf/nginx.conf (default: that of the published experiment)"),
 			labflag.Text(&k.FFmpeg, "ffmpeg-image", "the image of ffmpeg; --input is a film in it (default: that of the published experiment)"),
 		},
