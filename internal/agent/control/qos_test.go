@@ -105,7 +105,7 @@ queues     5 waiting, 1 urgent, 4 for one CPU, 5 for their quota; by L3 cache: 3
 limits     6 throttled by their quota, 7 by the cap of all BE, 8 kept off cores left to LS
 kicks      20 to expel, 21 to wake (9 by timer)
 repairs    12 records of CPUs were wrong, 13 events were lost
-progress   oldest wait 12ms; 5 let run in relief; 4 spilled, 1 of them now
+progress   oldest wait 12ms; 5 let run in relief; 4 demoted, 1 of them now
 strays     3 found, 2 converted, 1 real-time left alone
 slices     6 threads keep their own, or are of SCHED_IDLE: on their CPU the long slice does nothing
 failure    11:59:00 sched_ext: runnable task stall

@@ -229,7 +229,7 @@ var meansFacts = []table.Column[QOS]{
 		return fmt.Sprintf("%d records of CPUs were wrong, %d events were lost", s.Drift, s.Lost)
 	}),
 	ofScheduler("progress", func(s *node.SchedulerStatus, q QOS) string {
-		return fmt.Sprintf("oldest wait %v; %d let run in relief; %d spilled, %d of them now", Brief(s.OldestWait), s.Relief, q.Means.Demotions, q.Means.Demoted)
+		return fmt.Sprintf("oldest wait %v; %d let run in relief; %d demoted, %d of them now", Brief(s.OldestWait), s.Relief, q.Means.Demotions, q.Means.Demoted)
 	}),
 	{Name: "strays", Text: func(q QOS) string {
 		if q.Means.Scheduler == nil && q.Means.Strays == 0 {

@@ -25,8 +25,8 @@ var (
 	descConvert   = desc("tenon_isolation_strays_converted_total", "Stray threads that Tenon put under the isolation mechanism.")
 	descRealtime  = desc("tenon_isolation_realtime_threads", "Threads of best-effort work with a real-time policy, which Tenon does not change.")
 	descOwnSlice  = desc("tenon_isolation_own_slice_threads", "Threads of best-effort work that have their own slice or SCHED_IDLE although all should have the long slice.")
-	descDemotions = desc("tenon_isolation_spills_total", "Threads that Tenon demoted to the kernel's fair class for a while because they had waited too long.")
-	descDemoted   = desc("tenon_isolation_spilled_threads", "Threads that are demoted to the kernel's fair class now.")
+	descDemotions = desc("tenon_isolation_demotions_total", "Threads that Tenon demoted to the kernel's fair class for a while because they had waited too long.")
+	descDemoted   = desc("tenon_isolation_demoted_threads", "Threads that are demoted to the kernel's fair class now.")
 
 	descLoads      = desc("tenon_scheduler_loads_total", "Loads of the BE scheduler by tenond.")
 	descExits      = desc("tenon_scheduler_exits_total", "Ends of the BE scheduler, by kind: unload, silent, kernel, sysrq, stall, error.", "kind")

@@ -45,7 +45,7 @@ func TestTheMeansOfIsolationAndItsFallsAreShown(t *testing.T) {
 		`tenon_isolation_mechanism_possible{mechanism="sched_ext"} 1`, `tenon_isolation_mechanism_possible{mechanism="core_sched"} 0`,
 		`tenon_isolation_mechanism_failures{mechanism="sched_ext"} 3`, `tenon_isolation_mechanism_down{mechanism="sched_ext"} 1`, `tenon_isolation_mechanism_down{mechanism="cpu.idle"} 0`,
 		"tenon_isolation_pinned_by_hand 1", "tenon_isolation_strays_total 5", "tenon_isolation_strays_converted_total 4",
-		"tenon_isolation_spills_total 9", "tenon_isolation_spilled_threads 2", "tenon_isolation_realtime_threads 1", "tenon_isolation_own_slice_threads 6",
+		"tenon_isolation_demotions_total 9", "tenon_isolation_demoted_threads 2", "tenon_isolation_realtime_threads 1", "tenon_isolation_own_slice_threads 6",
 		"tenon_scheduler_loads_total 3", `tenon_scheduler_exits_total{kind="stall"} 2`, `tenon_scheduler_exits_total{kind="error"} 0`, "tenon_scheduler_running 0", "tenon_scheduler_untold 1",
 		`tenon_scheduler_run_seconds_total{class="LSX"} 3`, `tenon_scheduler_run_seconds_total{class="BE"} 1.5`, `tenon_scheduler_run_seconds_total{class="NORMAL"} 0`,
 		"tenon_scheduler_expel_idle_seconds_total 2", "tenon_scheduler_hold_idle_seconds_total 0.25", "tenon_scheduler_oldest_wait_seconds 0.5",

@@ -26,8 +26,8 @@ type IsolationStatus struct {
 	// Demotions is the number of times that Tenon moved a thread from the BE scheduler
 	// to the fair class for a while, because the thread had waited too long. Demoted is
 	// the number of threads that Tenon has moved there and not yet moved back.
-	Demotions uint64 `json:"spills,omitempty"`
-	Demoted   int    `json:"spilled,omitempty"`
+	Demotions uint64 `json:"demotions,omitempty"`
+	Demoted   int    `json:"demoted,omitempty"`
 	// Refused names the orders that the loaded scheduler refused, for example
 	// because its table of cgroups was full.
 	Refused string `json:"refused,omitempty"`
