@@ -16,6 +16,11 @@ const (
 	// shortWindow is the length of the short window. The usage in the short
 	// window can only lower the offer.
 	shortWindow = 5 * time.Second
+	// lastingSamples is the number of samples after which a rise of the usage counts
+	// in full. A rise in one sample counts by the mean of the short window, so that
+	// a peak of a second does not lower the offer for as long as a decision about an
+	// increase takes (Config.Look).
+	lastingSamples = 2
 	// spans is the number of parts of each of the two windows.
 	spans = 5
 )
@@ -213,6 +218,30 @@ func mean(sums, lasted parts, seen int64) int64 {
 		return 0
 	}
 	return (sum*1000 + over/2) / over
+}
+
+// lastSamples returns the time of the last samples, in whole seconds.
+func (d demand) lastSamples() time.Duration {
+	var over int64
+	for i := range lastingSamples {
+		over += d.Short[i]
+	}
+	return (time.Duration(over) * time.Millisecond).Round(time.Second)
+}
+
+// lasting returns the usage per second that has lasted over the last samples: the
+// least of their rates.
+func lasting(sums, lasted parts) int64 {
+	var least int64
+	for i := range lastingSamples {
+		if lasted[i] == 0 {
+			break
+		}
+		if rate := (sums[i]*1000 + lasted[i]/2) / lasted[i]; i == 0 || rate < least {
+			least = rate
+		}
+	}
+	return least
 }
 
 // system adds the usage of the node that belongs to no workload.

@@ -84,15 +84,17 @@ func bytesOf(c Config, s node.Snapshot) resource[unit.Bytes] {
 //
 //	capacity × threshold − max(usage of the system, reservation) − amount of the others
 //
-// formula computes the expression twice, with the usage in the long window and
-// in the short window, and returns the smaller result. This is Koordinator's
-// formula: pkg/slo-controller/noderesource/plugins/batchresource.
+// formula computes the expression three times, with the usage in the long window,
+// in the short window, and in the last samples, and returns the smallest result.
+// This is Koordinator's formula: pkg/slo-controller/noderesource/plugins/batchresource.
 func formula[T unit.MilliCPU | unit.Bytes](r resource[T], c Config, d demand, s node.Snapshot) finding[T] {
-	f := r.sum(c, d, s, d.Long, func(u *series) *parts { return &u.Long })
+	f := r.sum(c, d, s, func(u *series) int64 { return mean(u.Long, d.Long, u.Seen) })
 	f.over = c.Window
-	lately := r.sum(c, d, s, d.Short, func(u *series) *parts { return &u.Short })
-	if lately.value < f.value {
-		f, f.over = lately, shortWindow
+	if short := r.sum(c, d, s, func(u *series) int64 { return mean(u.Short, d.Short, u.Seen) }); short.value < f.value {
+		f, f.over = short, shortWindow
+	}
+	if last := r.sum(c, d, s, func(u *series) int64 { return lasting(u.Short, d.Short) }); last.value < f.value {
+		f, f.over = last, d.lastSamples()
 	}
 	if r.unknown != "" {
 		f.missing = r.unknown
@@ -100,8 +102,9 @@ func formula[T unit.MilliCPU | unit.Bytes](r resource[T], c Config, d demand, s 
 	return f
 }
 
-// sum computes the formula with the usage in one window.
-func (r resource[T]) sum(c Config, d demand, s node.Snapshot, lasted parts, of func(*series) *parts) finding[T] {
+// sum computes the formula with one measure of the usage, which returns an amount
+// per second.
+func (r resource[T]) sum(c Config, d demand, s node.Snapshot, usage func(*series) int64) finding[T] {
 	var all [len(sides)]share[T]
 	var missing []string
 	for i := range s.Workloads {
@@ -113,7 +116,7 @@ func (r resource[T]) sum(c Config, d demand, s node.Snapshot, lasted parts, of f
 		u := r.series(a)
 		used := node.Maybe[T]{}
 		if u.Seen > 0 {
-			used = node.Some(T(mean(*of(u), lasted, u.Seen)) * r.scale)
+			used = node.Some(T(usage(u)) * r.scale)
 		}
 		seen := time.Duration(u.Seen) * time.Millisecond
 		begins := w.Starting && (r.startsFor == 0 || seen < r.startsFor)
@@ -127,8 +130,7 @@ func (r resource[T]) sum(c Config, d demand, s node.Snapshot, lasted parts, of f
 			all[side].add(r, PeakPrediction{}, w, nil, node.Maybe[T]{}, true)
 		}
 	}
-	u := r.series(&d.System)
-	system := T(mean(*of(u), lasted, u.Seen)) * r.scale
+	system := T(usage(r.series(&d.System))) * r.scale
 	if c.Peak.Enable {
 		system = max(system, T(*r.peak(&d.System.Peak))*r.scale)
 	}

@@ -87,11 +87,12 @@ type age struct {
 // Observe computes the batch resources and their state from a snapshot. elapsed
 // is the time since the last snapshot.
 //
-// The formula is Koordinator's. Observe computes it twice, with the usage in
-// Window and with the usage in the last 5 s, and takes the smaller result. A
-// result below the present offer replaces the offer at once. A result above it
-// waits for the next decision (Look). It is published only if the increase is
-// large enough (WorthPPM) or the offer is old enough (RenewAfter).
+// The formula is Koordinator's. Observe computes it three times, with the usage in
+// Window, with the usage in the last 5 s, and with the smaller usage of the last
+// two samples, and takes the smallest result. A result below the present offer
+// replaces the offer at once. A result above it waits for the next decision
+// (Look). It is published only if the increase is large enough (WorthPPM) or the
+// offer is old enough (RenewAfter).
 func (b State) Observe(c Config, p facts.NodeCPUs, elapsed time.Duration, s node.Snapshot) State {
 	if !c.Enable {
 		return State{}
