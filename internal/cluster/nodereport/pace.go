@@ -13,8 +13,10 @@ import (
 
 const (
 	// minGap is the minimum time between two reports. A decrease of the batch
-	// resources is reported after this time.
-	minGap = time.Second
+	// resources is reported after this time. minGap is below one second because the
+	// time between periodic ticks varies: with a second, about every other tick of a
+	// fall would come too early, and its decrease would wait for the next tick.
+	minGap = 900 * time.Millisecond
 	// changeGap is the minimum time before a report of any other change.
 	changeGap = 10 * time.Second
 	// heartbeat is the maximum time between two reports. Each report shows that

@@ -90,7 +90,8 @@ func TestAFallIsReportedAtOnceAndARiseLater(t *testing.T) {
 		due   bool
 	}{
 		"a fall by a tenth after a second":         {time.Second, offer(3600), true},
-		"a fall by a tenth sooner":                 {900 * time.Millisecond, offer(3600), false},
+		"a fall by a tenth at an early tick":       {970 * time.Millisecond, offer(3600), true},
+		"a fall by a tenth sooner":                 {800 * time.Millisecond, offer(3600), false},
 		"nothing is promised any more":             {time.Second, v1alpha1.NodeReportStatus{}, true},
 		"a fall to nothing":                        {time.Second, offer(0), true},
 		"a fall by a hundredth after nine seconds": {9 * time.Second, offer(3960), false},
