@@ -171,7 +171,8 @@ func (r *nodes) apply(ctx context.Context, n *corev1.Node, report *v1alpha1.Node
 			return 0, fmt.Errorf("write batch resources of node %s: %w", n.Name, err)
 		}
 		r.mu.Lock()
-		m.memory.Wrote, m.writtenVersion = c.At, n.ResourceVersion
+		m.memory.wrote(c, v)
+		m.writtenVersion = n.ResourceVersion
 		r.mu.Unlock()
 		r.metrics.wrote(direction(c, v))
 		if c.Report.Fresh && !c.Report.Seen.Equal(m.timed) {

@@ -11,8 +11,14 @@ import (
 )
 
 // Pause is the minimum time between two writes of the status of a node, because etcd and every
-// scheduler receive each write. Only a large decrease is written without a pause.
+// scheduler receive each write. A large decrease is written without a pause, and so is what
+// follows a decrease within fallTime.
 const Pause = 10 * time.Second
+
+// fallTime is the time in which a step of load reaches the reports of the agent: the
+// decreases in it are parts of one fall. Without it, the last part of a fall is mostly
+// too small to be written without a pause.
+const fallTime = 3 * time.Second
 
 // A Case contains all inputs of the decision about the batch resources of a node.
 type Case struct {
@@ -39,6 +45,9 @@ type Sighting struct {
 type Memory struct {
 	// Wrote is the time of the last write of the node's amounts; zero: long ago.
 	Wrote time.Time
+	// Fell is the time of the first write of the last fall. The next fall begins with a
+	// decrease that is written at least Pause later.
+	Fell time.Time
 	// Refused is the time since which the manager refuses all reports. It is zero
 	// if it accepts them. Good is the time of the last accepted report.
 	Refused, Good time.Time
@@ -324,10 +333,18 @@ func (k kind) ceiling(c Case) int64 {
 	return most
 }
 
+// wrote records the write of a decision.
+func (m *Memory) wrote(c Case, v Verdict) {
+	m.Wrote = c.At
+	if direction(c, v) == "less" && c.At.Sub(m.Fell) >= Pause {
+		m.Fell = c.At
+	}
+}
+
 // settle decides which part of the change to the target is written now.
 func (v *Verdict) settle(c Case, target [kinds]node.Maybe[int64]) [kinds]node.Maybe[int64] {
 	age := c.At.Sub(c.Memory.Wrote)
-	paused := age < Pause
+	paused, falling := age < Pause, c.At.Sub(c.Memory.Fell) <= fallTime
 	want, due, slow := c.Node.Present, false, ""
 	later := v.Again
 	wait := func(d time.Duration) { later = min(later, d) }
@@ -336,7 +353,7 @@ func (v *Verdict) settle(c Case, target [kinds]node.Maybe[int64]) [kinds]node.Ma
 		present, had := c.Node.Present[k].Value()
 		worth := ppm(present, c.Rules.WorthPPM)
 		switch more := next - present; {
-		case !has || (had && more < 0 && (next == 0 || -more > worth || !paused)):
+		case !has || (had && more < 0 && (next == 0 || -more > worth || falling || !paused)):
 			want[k] = target[k] // a large decrease is written at once
 			due = due || has != had || more < 0
 		case had && more < 0:
@@ -354,6 +371,11 @@ func (v *Verdict) settle(c Case, target [kinds]node.Maybe[int64]) [kinds]node.Ma
 	}
 	if due && !paused {
 		return target // one write includes all changes that are not due yet
+	}
+	for k := range kinds {
+		if next, has := target[k].Value(); due && has && next < c.Node.Present[k].Or(0) {
+			want[k] = target[k] // one write includes all decreases
+		}
 	}
 	v.Again = later
 	if slow != "" && v.State == Published {

@@ -394,7 +394,7 @@ func TestAnyHistoryKeepsThePromises(t *testing.T) {
 			if !v.Write {
 				continue
 			}
-			s.Memory.Wrote = s.At
+			s.Memory.wrote(s, v)
 			for k := range kinds {
 				for _, list := range []corev1.ResourceList{n.Status.Capacity, n.Status.Allocatable} {
 					if amount, has := v.Want[k].Value(); has {
