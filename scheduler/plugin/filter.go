@@ -108,7 +108,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 		return nil, fwk.AsStatus(err)
 	}
 	c := &cycle{
-		pod: place.Pod{UID: place.UID(pod.UID), Request: demand}, answers: p.keeper.views.Load().answersTo(demand.Request), failed: &waiter{},
+		pod: place.Pod{UID: place.UID(pod.UID), Request: demand}, answers: p.keeper.views.Load().answersTo(&demand), failed: &waiter{},
 	}
 	state.Write(stateKey, c)
 	p.now.Store(&currentCycle{state, c})
@@ -130,12 +130,14 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, pod *corev1.Pod
 			return refusal(t.view.Room(&c.pod.Request))
 		}
 	}
-	if back := c.back[node.Node().Name]; len(back) > 0 {
-		view, why := p.keeper.viewWithBack(node, c.pod.UID, back)
-		if why != cpus.Fits {
-			return refusal(why)
+	if len(c.back) > 0 {
+		if back := c.back[node.Node().Name]; len(back) > 0 {
+			view, why := p.keeper.viewWithBack(node, c.pod.UID, back)
+			if why != cpus.Fits {
+				return refusal(why)
+			}
+			return refusal(view.Room(&c.pod.Request))
 		}
-		return refusal(view.Room(&c.pod.Request))
 	}
 	answer := p.keeper.answer(c, node.Node())
 	if answer.Fits() {

@@ -41,31 +41,35 @@ type index struct {
 type slot struct {
 	node    atomic.Pointer[corev1.Node] // the object by which the position was last found
 	view    atomic.Pointer[place.View]
-	changes atomic.Uint64 // number of changes of the view
+	changes atomic.Uint64 // number of changes of all views when the last change of this view was made
 	next    atomic.Int32  // the position that was searched after this one, the last time
 }
 
-// answers contains the answers of all nodes to one claim. An answer is computed
-// when a cycle asks the node for the first time after a change of the node.
+// answers contains the answers of all nodes to a claim that comes often. An
+// answer is one byte, so all of them are in few lines of the caches of the
+// processor. When the claim has come often, all nodes are asked. From then on,
+// each demand asks the nodes that have changed since the demand before.
 type answers struct {
 	index *index
-	cells []atomic.Uint64 // by position: the number of changes, and in the lowest byte the answer
-	turn  uint64          // turn of the last demand
-	// refusals is the number of nodes that refuse the claim. refusing marks these
-	// nodes by position, and is nil before they are counted. Both include the
-	// first changes of the index; the field counted is the number of these.
+	// asked has the answers by position, eight in a word. It has zeros for positions
+	// without a node, and before the claim has come often.
+	asked []atomic.Uint64
+	// counted is the number of changes of the index that the answers include.
+	counted atomic.Uint64
+	turn    uint64 // turn of the last demand
+	// uses is the number of demands, and refusals the number of nodes that refuse
+	// the claim. refusals is zero before the claim has come often.
 	uses, refusals int
-	refusing       []bool
-	counted        uint64
 }
 
 const (
-	probes  = 4   // number of places in which a hint may be
-	minSize = 64  // least size of an index
-	maxSets = 64  // maximum number of sets of answers
-	low     = 8   // number of bits of a cell that contain the answer
-	often   = 32  // number of demands after which refusals are counted
-	recent  = 256 // least number of changes that an index remembers
+	probes  = 4  // number of places in which a hint may be
+	minSize = 64 // least size of an index
+	maxSets = 64 // maximum number of sets of answers
+	// often is the number of demands after which all nodes are asked. For each demand
+	// before, the views of about a tenth of 5,000 nodes are asked.
+	often  = 8
+	recent = 256 // least number of changes that an index remembers
 )
 
 func newIndex(size int) *index {
@@ -99,11 +103,10 @@ func (x *index) put(node string, v *place.View) bool {
 
 // change replaces the view at a position. The caller holds x.mu.
 func (x *index) change(at int32, v *place.View) {
-	s := &x.slots[at]
-	s.view.Store(v)
-	s.changes.Add(1) // after the store of the view: an answer with the new number must not come from the old view
 	x.changed[x.changes%uint64(len(x.changed))] = at
 	x.changes++
+	x.slots[at].view.Store(v)
+	x.slots[at].changes.Store(x.changes)
 }
 
 // remove forgets a node.
@@ -222,21 +225,22 @@ func (x *index) isRight(p int) bool {
 	return n != nil && (p-x.probe(x.hash(n), 0))&(len(x.hints)-1) < probes
 }
 
-// answersTo returns the answers to a claim, for a pod whose cycle begins. The
+// answersTo returns the answers to a demand, for a pod whose cycle begins. The
 // index stores the answers to the last claims.
-func (x *index) answersTo(c cpus.Request) *answers {
+func (x *index) answersTo(d *cpus.PodRequest) *answers {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.turn++
-	a := x.sets[c]
+	a := x.sets[d.Request]
 	if a == nil {
 		if len(x.sets) == maxSets {
 			x.dropOldest()
 		}
-		a = &answers{index: x, cells: make([]atomic.Uint64, len(x.slots))}
-		x.sets[c] = a
+		a = &answers{index: x, asked: make([]atomic.Uint64, (len(x.slots)+7)/8)}
+		x.sets[d.Request] = a
 	}
 	a.turn = x.turn
+	a.ask(d)
 	return a
 }
 
@@ -251,78 +255,88 @@ func (x *index) dropOldest() {
 	delete(x.sets, oldest)
 }
 
+// ask asks the nodes that have changed since the claim of a demand came last. The
+// caller holds the lock of the index.
+func (a *answers) ask(d *cpus.PodRequest) {
+	x, counted := a.index, a.counted.Load()
+	if a.uses >= often && x.changes-counted > uint64(len(x.changed)) { // the claim came too long ago
+		a.uses, a.refusals = 0, 0
+		for i := range a.asked {
+			a.asked[i].Store(0)
+		}
+	}
+	a.uses++
+	switch {
+	case a.uses == often:
+		for at := range x.used {
+			a.askAt(at, d)
+		}
+	case a.uses > often:
+		for ; counted < x.changes; counted++ {
+			a.askAt(x.changed[counted%uint64(len(x.changed))], d)
+		}
+	}
+	a.counted.Store(x.changes) // after the answers, for readers that do not hold the lock
+}
+
+// askAt asks the node at a position.
+func (a *answers) askAt(at int32, d *cpus.PodRequest) {
+	var answer place.Answer
+	if v := a.index.slots[at].view.Load(); v != noView {
+		answer = v.Answer(d)
+	}
+	if was := a.stored(at); was != 0 && !was.Fits() {
+		a.refusals--
+	}
+	if answer != 0 && !answer.Fits() {
+		a.refusals++
+	}
+	word, shift := &a.asked[at/8], at%8*8
+	word.Store(word.Load()&^(0xff<<shift) | uint64(answer)<<shift)
+}
+
+// stored returns the answer that is stored for a position.
+func (a *answers) stored(at int32) place.Answer {
+	return place.Answer(a.asked[at/8].Load() >> (at % 8 * 8))
+}
+
+// fitEverywhere reports whether the claim is known to fit on all nodes of the
+// index, if their number is n.
+func (a *answers) fitEverywhere(n int) bool {
+	x := a.index
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return a.uses >= often && a.counted.Load() == x.changes && a.refusals == 0 && len(x.names) == n
+}
+
 // answerOf returns the answer of a node to a demand. The claim of the demand
 // must be the claim of the answers.
 func (a *answers) answerOf(n *corev1.Node, d *cpus.PodRequest) place.Answer {
-	at := a.index.find(n)
-	if at < 0 {
-		return noView.Answer(d)
-	}
-	return a.at(at, d)
+	return a.at(a.index.find(n), d)
 }
 
 // answersOf returns the answers of nodes to a demand, in the order of the nodes.
 func (a *answers) answersOf(nodes []fwk.NodeInfo, d *cpus.PodRequest) []place.Answer {
 	all, at := make([]place.Answer, len(nodes)), int32(-1)
 	for i, n := range nodes {
-		if at = a.index.findAfter(at, n.Node()); at < 0 {
-			all[i] = noView.Answer(d)
-			continue
-		}
+		at = a.index.findAfter(at, n.Node())
 		all[i] = a.at(at, d)
 	}
 	return all
 }
 
-// at returns the answer of the node at a position.
+// at returns the answer of the node at a position, or of an unknown node if the
+// position is -1. It asks the view if no answer is stored, or if the view has
+// changed since the claim came last.
 func (a *answers) at(at int32, d *cpus.PodRequest) place.Answer {
+	if at < 0 {
+		return noView.Answer(d)
+	}
 	s := &a.index.slots[at]
-	changes := s.changes.Load() // must be read before the view
-	if cell := a.cells[at].Load(); cell>>low == changes && cell&(1<<low-1) != 0 {
-		return place.Answer(cell)
-	}
-	answer := s.view.Load().Answer(d)
-	a.cells[at].Store(changes<<low | uint64(answer))
-	return answer
-}
-
-// fitsEverywhere reports whether the demand fits on all nodes of the index, if their
-// number is n. It returns false if this is not known, because the claim is rare.
-func (a *answers) fitsEverywhere(d *cpus.PodRequest, n int) bool {
-	x := a.index
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.changes-a.counted > uint64(len(x.changed)) { // the claim came too long ago
-		a.uses, a.refusing = 0, nil
-	}
-	a.uses++
-	switch {
-	case a.uses < often:
-	case a.refusing == nil:
-		a.refusing, a.refusals = make([]bool, len(x.slots)), 0
-		for at := range x.used {
-			a.count(at, d)
-		}
-	default:
-		for i := a.counted; i < x.changes; i++ {
-			a.count(x.changed[i%uint64(len(x.changed))], d)
+	if s.changes.Load() <= a.counted.Load() {
+		if answer := a.stored(at); answer != 0 {
+			return answer
 		}
 	}
-	a.counted = x.changes
-	return a.refusing != nil && a.refusals == 0 && len(x.names) == n
-}
-
-// count adds the node at a position to the refusals if it refuses the demand.
-// The caller holds the lock of the index.
-func (a *answers) count(at int32, d *cpus.PodRequest) {
-	refuses := a.index.slots[at].view.Load() != noView && !a.at(at, d).Fits()
-	switch {
-	case refuses == a.refusing[at]:
-		return
-	case refuses:
-		a.refusals++
-	default:
-		a.refusals--
-	}
-	a.refusing[at] = refuses
+	return s.view.Load().Answer(d)
 }

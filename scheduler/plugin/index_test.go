@@ -45,11 +45,11 @@ func owns(n int) cpus.PodRequest {
 
 // TestAnswersAreThoseOfTheViews compares the answers of the index with those of
 // the views. Nodes are added, changed and removed, and get new objects. There
-// are more claims than the index can store.
+// are more claims than the index can store, and some of them come often.
 func TestAnswersAreThoseOfTheViews(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	views := viewsOf(t, 30)
-	x, grown, kept := newIndex(4), 0, 0
+	x, grown, kept, stored := newIndex(4), 0, 0, 0
 	present, objects := map[string]*place.View{}, map[string]*corev1.Node{}
 	asked := map[int]*answers{}
 	for range 100_000 {
@@ -72,8 +72,9 @@ func TestAnswersAreThoseOfTheViews(t *testing.T) {
 			}
 			present[name] = v
 		case 5:
-			n := 1 + rnd.IntN(maxSets+8)
-			asked[n] = x.answersTo(owns(n).Request)
+			n := 1 + rnd.IntN([]int{4, maxSets + 8}[rnd.IntN(2)])
+			d := owns(n)
+			asked[n] = x.answersTo(&d)
 		default:
 			o := objects[name]
 			if o == nil {
@@ -92,12 +93,18 @@ func TestAnswersAreThoseOfTheViews(t *testing.T) {
 					t.Fatalf("%s, %d CPUs: %q, want %q", name, n, got.Code(), want.Room(&d))
 				}
 				kept = max(kept, len(x.sets))
+				if at := x.find(o); at >= 0 && a.stored(at) != 0 && x.slots[at].changes.Load() <= a.counted.Load() {
+					stored++
+				}
 				break
 			}
 		}
 	}
 	if grown < 5 || kept != maxSets {
 		t.Errorf("the index grew %d times, and kept the answers to %d claims", grown, kept)
+	}
+	if stored < 1000 {
+		t.Errorf("%d answers were stored", stored)
 	}
 }
 
@@ -108,14 +115,14 @@ func TestRefusalsAreCounted(t *testing.T) {
 	views, d := viewsOf(t, 30), owns(1)
 	present := map[string]*place.View{}
 	x, known, missed := newIndex(minSize), 0, 0
-	a, quiet := x.answersTo(d.Request), 0
+	quiet := 0
 	put := func(name string, v *place.View) {
 		if present[name] = v; x.put(name, v) {
 			return
 		}
 		x = x.enlarge() // each node that comes again has a new position
 		x.put(name, v)
-		a, quiet = x.answersTo(d.Request), 0
+		quiet = 0
 	}
 	for range 20_000 {
 		if quiet++; rnd.IntN(2000) == 0 {
@@ -136,7 +143,8 @@ func TestRefusalsAreCounted(t *testing.T) {
 		for _, v := range present {
 			room = room && v.Room(&d) == cpus.Fits
 		}
-		switch everywhere := a.fitsEverywhere(&d, len(present)); {
+		a := x.answersTo(&d)
+		switch everywhere := a.fitEverywhere(len(present)); {
 		case everywhere && !room:
 			t.Fatal("a node has no room")
 		case everywhere:
@@ -144,7 +152,7 @@ func TestRefusalsAreCounted(t *testing.T) {
 		case room && quiet > often:
 			missed++
 		}
-		if a.fitsEverywhere(&d, len(present)+1) {
+		if a.fitEverywhere(len(present) + 1) {
 			t.Fatal("there is room on a node that is not known")
 		}
 	}
@@ -154,7 +162,8 @@ func TestRefusalsAreCounted(t *testing.T) {
 }
 
 // TestAnAnswerAfterAChangeIsNew changes views while other goroutines ask the
-// same nodes. After a change, an answer must not be older than the change.
+// same nodes. After a change, an answer must not be older than the change, also
+// if no demand has come since the change.
 func TestAnAnswerAfterAChangeIsNew(t *testing.T) {
 	views := viewsOf(t, 30)
 	x, d := newIndex(minSize), owns(4)
@@ -163,7 +172,7 @@ func TestAnAnswerAfterAChangeIsNew(t *testing.T) {
 		nodes[i] = object(fmt.Sprint("node-", i))
 		x.put(nodes[i].Name, views[0])
 	}
-	a := x.answersTo(d.Request)
+	a := x.answersTo(&d)
 	var ended atomic.Bool
 	var readers sync.WaitGroup
 	for r := range 3 {
@@ -177,6 +186,9 @@ func TestAnAnswerAfterAChangeIsNew(t *testing.T) {
 	for range 100_000 {
 		n, v := nodes[rnd.IntN(len(nodes))], views[rnd.IntN(len(views))]
 		x.put(n.Name, v)
+		if rnd.IntN(2) == 0 {
+			x.answersTo(&d)
+		}
 		if got := a.answerOf(n, &d); got != v.Answer(&d) {
 			t.Errorf("%s: %q after a change, want %q", n.Name, got.Code(), v.Room(&d))
 			break
@@ -220,7 +232,7 @@ func TestAnswersOfManyAreThoseOfEach(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(11, 12))
 	views, d := viewsOf(t, 30), owns(4)
 	x := newIndex(256)
-	a := x.answersTo(d.Request)
+	a := x.answersTo(&d)
 	var nodes []fwk.NodeInfo
 	for i := range 40 {
 		nodes = append(nodes, named(fmt.Sprint("node-", i)))
@@ -237,7 +249,7 @@ func TestAnswersOfManyAreThoseOfEach(t *testing.T) {
 		default:
 			if int(x.used) == len(x.slots) {
 				x = x.enlarge()
-				a = x.answersTo(d.Request)
+				a = x.answersTo(&d)
 			}
 			x.put(nodes[i].Node().Name, views[rnd.IntN(len(views))])
 		}

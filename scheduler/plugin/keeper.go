@@ -167,8 +167,7 @@ func (k *keeper) await(ctx context.Context) error {
 func (k *keeper) view(node string) *place.View { return k.views.Load().viewByName(node) }
 
 // answer returns the answer of a node to the demand of a cycle. It allocates no
-// memory. If the node has already answered since its last change, answer takes
-// no lock.
+// memory, and takes no lock if the object of the node is known.
 func (k *keeper) answer(c *cycle, n *corev1.Node) place.Answer {
 	if x := k.views.Load(); x != c.answers.index { // nodes were added during the cycle
 		return x.viewByObject(n).Answer(&c.pod.Request)
@@ -197,7 +196,7 @@ func (k *keeper) fitsEverywhere(c *cycle, n int) bool {
 	k.mu.Lock()
 	free := len(k.failed) == 0 && len(k.nominees) == 0
 	k.mu.Unlock()
-	return free && k.views.Load() == c.answers.index && c.answers.fitsEverywhere(&c.pod.Request, n)
+	return free && k.views.Load() == c.answers.index && c.answers.fitEverywhere(n)
 }
 
 // publish makes readers see the present state of a node. The caller holds k.mu.
