@@ -233,6 +233,18 @@ class Quantities:
         top, bottom = (raised_by_block(self.one(group).steps, m) for m in modes.split("/"))
         return [ratio_of([math.log(top[b] / bottom[b]) for b in sorted(top)])]
 
+    def throughput(self, nodes, share, group, *schedulers):
+        """How many pods the second scheduler places for the CPU time that one pod
+        costs the first one, by rounds. share is the percentage of pods that ask for
+        CPUs."""
+        first, second = " ".join(schedulers).split("/")
+        cost = {}
+        for line in self.one(group).files["blocks.csv"].decode().splitlines()[1:]:
+            n, asking, number_of_round, scheduler, cpu = line.split(",")[:5]
+            if (n, asking) == (nodes, share):
+                cost[scheduler, number_of_round] = float(cpu)
+        return [ratio_of([math.log(us / cost[second, r]) for (s, r), us in cost.items() if s == first])]
+
     # The quantities of an experiment whose modes take turns.
 
     def turns(self, measure, modes, error, group):
