@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	corev1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -15,34 +16,36 @@ import (
 // An index finds the present view of a node. For each pod, the scheduler
 // filters hundreds of nodes, whose names and views are not in the caches of the
 // processor. Therefore each node has a position in arrays, which the index
-// finds by the address of the node's object. The answers to a demand are in an
-// array with these positions as indexes. Goroutines read the index while views
-// are replaced, and nodes are added and removed. A position is never used for a
-// second node.
+// finds by the address of the node's object, with one access to memory. The
+// answers to a demand are in an array with these positions as indexes. Goroutines
+// read the index while views are replaced, and nodes are added and removed. A
+// position is never used for a second node.
 type index struct {
 	slots []slot
-	// hints are found by the address of a node's object. A hint is a position plus
-	// one. It may be wrong, so a reader checks the object in the slot.
-	hints []atomic.Uint32
+	// table is a hash table by the address of a node's object. An entry has the
+	// address, and in the lowest positionBits the position. It is 0 if it is empty.
+	// The slot at the position has the object, too, so that no other object gets its
+	// address while the entry exists.
+	table []atomic.Uint64
 	seed  maphash.Seed
+	// changes is the number of changes of all views.
+	changes atomic.Uint64
 
 	mu    sync.RWMutex
 	names map[string]int32 // the positions of the nodes
 	used  int32            // number of positions in use or used before
 	sets  map[cpus.Request]*answers
 	turn  uint64 // number of demands that have requested their answers
-	// changes is the number of changes of all views. changed stores the positions
-	// of the last changes: change i was at position changed[i%len(changed)].
-	changes uint64
+	// changed stores the positions of the last changes: change i was at position
+	// changed[i%len(changed)].
 	changed []int32
 }
 
 // A slot holds the data of the index at one position.
 type slot struct {
-	node    atomic.Pointer[corev1.Node] // the object by which the position was last found
 	view    atomic.Pointer[place.View]
-	changes atomic.Uint64 // number of changes of all views when the last change of this view was made
-	next    atomic.Int32  // the position that was searched after this one, the last time
+	changes atomic.Uint64 // number of changes of all views after the last change of this view
+	node    *corev1.Node  // the object of the entry in the table, or nil. The lock of the index guards it
 }
 
 // answers contains the answers of all nodes to a claim that comes often. An
@@ -63,9 +66,10 @@ type answers struct {
 }
 
 const (
-	probes  = 4  // number of places in which a hint may be
-	minSize = 64 // least size of an index
-	maxSets = 64 // maximum number of sets of answers
+	positionBits = 20 // of an entry of the table
+	probes       = 4  // number of places in which the entry of an object may be
+	minSize      = 64 // least size of an index
+	maxSets      = 64 // maximum number of sets of answers
 	// often is the number of demands after which all nodes are asked. For each demand
 	// before, the views of about a tenth of 5,000 nodes are asked.
 	often  = 8
@@ -74,11 +78,11 @@ const (
 
 func newIndex(size int) *index {
 	n := 1
-	for n < 4*size { // so many that nearly each node has a hint
+	for n < 4*size { // so many that nearly each node has an entry
 		n *= 2
 	}
 	return &index{
-		slots: make([]slot, size), hints: make([]atomic.Uint32, n), seed: maphash.MakeSeed(), names: map[string]int32{}, sets: map[cpus.Request]*answers{},
+		slots: make([]slot, size), table: make([]atomic.Uint64, n), seed: maphash.MakeSeed(), names: map[string]int32{}, sets: map[cpus.Request]*answers{},
 		changed: make([]int32, max(size, recent)), // to count after so many changes costs no more than to count all nodes
 	}
 }
@@ -103,10 +107,11 @@ func (x *index) put(node string, v *place.View) bool {
 
 // change replaces the view at a position. The caller holds x.mu.
 func (x *index) change(at int32, v *place.View) {
-	x.changed[x.changes%uint64(len(x.changed))] = at
-	x.changes++
+	n := x.changes.Load()
+	x.changed[n%uint64(len(x.changed))] = at
 	x.slots[at].view.Store(v)
-	x.slots[at].changes.Store(x.changes)
+	x.slots[at].changes.Store(n + 1)
+	x.changes.Store(n + 1) // last: a reader that knows this number must find the new view
 }
 
 // remove forgets a node.
@@ -115,7 +120,7 @@ func (x *index) remove(node string) {
 	defer x.mu.Unlock()
 	if at, known := x.names[node]; known {
 		delete(x.names, node)
-		x.slots[at].node.Store(nil)
+		x.forgetObject(at)
 		x.change(at, noView)
 	}
 }
@@ -161,68 +166,61 @@ func (x *index) viewByObject(n *corev1.Node) *place.View {
 // find returns the position of the node with this object. It returns -1 if the
 // node has no position.
 func (x *index) find(n *corev1.Node) int32 {
-	hash := x.hash(n)
+	hash, address := x.hash(n), addressOf(n)
 	for i := range probes {
-		if h := x.hints[x.probe(hash, i)].Load(); h > 0 && x.slots[h-1].node.Load() == n {
-			return int32(h - 1)
+		if e := x.table[x.probe(hash, i)].Load(); e>>positionBits == address {
+			return int32(e & (1<<positionBits - 1))
 		}
 	}
-	return x.learn(n, hash)
-}
-
-// findAfter is like find, but usually faster. before is the position that the
-// caller found last, or -1. Most callers search the nodes in the same order
-// each time. So findAfter first tries the position that came next in the last
-// search.
-func (x *index) findAfter(before int32, n *corev1.Node) int32 {
-	if before < 0 {
-		return x.find(n)
-	}
-	next := &x.slots[before].next
-	if at := next.Load(); x.slots[at].node.Load() == n {
-		return at
-	}
-	at := x.find(n)
-	if at >= 0 {
-		next.Store(at)
-	}
-	return at
+	return x.learn(n)
 }
 
 func (x *index) hash(n *corev1.Node) uint64 { return maphash.Comparable(x.seed, n) }
 
-func (x *index) probe(hash uint64, i int) int { return (int(hash) + i) & (len(x.hints) - 1) }
+func (x *index) probe(hash uint64, i int) int { return (int(hash) + i) & (len(x.table) - 1) }
 
-// learn finds a node by its name, and stores a hint for the next search. The
-// new hint replaces the first hint that is empty or wrong. If there is none,
-// the new hint replaces that of another node.
-func (x *index) learn(n *corev1.Node, hash uint64) int32 {
-	x.mu.RLock()
+// addressOf returns the address of an object in words. It fits into the upper part
+// of an entry of the table, because a process has less than 2^47 bytes.
+func addressOf(n *corev1.Node) uint64 { return uint64(uintptr(unsafe.Pointer(n))) >> 3 }
+
+// learn finds a node by its name, and stores its object for the next search. If
+// there is no place for a new entry, it replaces that of another node.
+func (x *index) learn(n *corev1.Node) int32 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	at, known := x.names[n.Name]
-	x.mu.RUnlock()
 	if !known {
 		return -1
 	}
-	x.slots[at].node.Store(n)
-	hint := &x.hints[x.probe(hash, 0)]
+	x.forgetObject(at)
+	if at >= 1<<positionBits {
+		return at
+	}
+	x.slots[at].node = n
+	entry := &x.table[x.probe(x.hash(n), 0)]
 	for i := range probes {
-		if p := x.probe(hash, i); !x.isRight(p) {
-			hint = &x.hints[p]
+		if e := &x.table[x.probe(x.hash(n), i)]; e.Load() == 0 {
+			entry = e
 			break
 		}
 	}
-	hint.Store(uint32(at) + 1)
+	entry.Store(addressOf(n)<<positionBits | uint64(at))
 	return at
 }
 
-// isRight reports whether the hint at index p is right.
-func (x *index) isRight(p int) bool {
-	h := x.hints[p].Load()
-	if h == 0 {
-		return false
+// forgetObject removes the entry of the object at a position, before another
+// object can get its address. The caller holds x.mu.
+func (x *index) forgetObject(at int32) {
+	n := x.slots[at].node
+	if n == nil {
+		return
 	}
-	n := x.slots[h-1].node.Load()
-	return n != nil && (p-x.probe(x.hash(n), 0))&(len(x.hints)-1) < probes
+	for i := range probes {
+		if e := &x.table[x.probe(x.hash(n), i)]; e.Load()>>positionBits == addressOf(n) {
+			e.Store(0)
+		}
+	}
+	x.slots[at].node = nil
 }
 
 // answersTo returns the answers to a demand, for a pod whose cycle begins. The
@@ -258,8 +256,8 @@ func (x *index) dropOldest() {
 // ask asks the nodes that have changed since the claim of a demand came last. The
 // caller holds the lock of the index.
 func (a *answers) ask(d *cpus.PodRequest) {
-	x, counted := a.index, a.counted.Load()
-	if a.uses >= often && x.changes-counted > uint64(len(x.changed)) { // the claim came too long ago
+	x, counted, changes := a.index, a.counted.Load(), a.index.changes.Load()
+	if a.uses >= often && changes-counted > uint64(len(x.changed)) { // the claim came too long ago
 		a.uses, a.refusals = 0, 0
 		for i := range a.asked {
 			a.asked[i].Store(0)
@@ -272,11 +270,11 @@ func (a *answers) ask(d *cpus.PodRequest) {
 			a.askAt(at, d)
 		}
 	case a.uses > often:
-		for ; counted < x.changes; counted++ {
+		for ; counted < changes; counted++ {
 			a.askAt(x.changed[counted%uint64(len(x.changed))], d)
 		}
 	}
-	a.counted.Store(x.changes) // after the answers, for readers that do not hold the lock
+	a.counted.Store(changes) // after the answers, for readers that do not hold the lock
 }
 
 // askAt asks the node at a position.
@@ -306,7 +304,7 @@ func (a *answers) fitEverywhere(n int) bool {
 	x := a.index
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	return a.uses >= often && a.counted.Load() == x.changes && a.refusals == 0 && len(x.names) == n
+	return a.uses >= often && a.counted.Load() == x.changes.Load() && a.refusals == 0 && len(x.names) == n
 }
 
 // answerOf returns the answer of a node to a demand. The claim of the demand
@@ -317,10 +315,9 @@ func (a *answers) answerOf(n *corev1.Node, d *cpus.PodRequest) place.Answer {
 
 // answersOf returns the answers of nodes to a demand, in the order of the nodes.
 func (a *answers) answersOf(nodes []fwk.NodeInfo, d *cpus.PodRequest) []place.Answer {
-	all, at := make([]place.Answer, len(nodes)), int32(-1)
+	all := make([]place.Answer, len(nodes))
 	for i, n := range nodes {
-		at = a.index.findAfter(at, n.Node())
-		all[i] = a.at(at, d)
+		all[i] = a.answerOf(n.Node(), d)
 	}
 	return all
 }
@@ -332,8 +329,8 @@ func (a *answers) at(at int32, d *cpus.PodRequest) place.Answer {
 	if at < 0 {
 		return noView.Answer(d)
 	}
-	s := &a.index.slots[at]
-	if s.changes.Load() <= a.counted.Load() {
+	s, counted := &a.index.slots[at], a.counted.Load()
+	if counted == a.index.changes.Load() || s.changes.Load() <= counted { // mostly without an access to the slot
 		if answer := a.stored(at); answer != 0 {
 			return answer
 		}
