@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"os"
 	"reflect"
 	"slices"
@@ -77,16 +78,22 @@ func TestTheChartsConfigMapBoundsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var values struct {
-		Config struct{ Data map[string]string }
-	}
+	var values struct{ Strategies map[string]any }
 	if err := yaml.Unmarshal(text, &values); err != nil {
 		t.Fatal(err)
 	}
-	if _, set := values.Config.Data[keyThreshold]; !set {
-		t.Fatalf("%s is missing in %v", keyThreshold, values.Config.Data)
+	if _, set := values.Strategies[keyThreshold]; !set {
+		t.Fatalf("%s is missing in %v", keyThreshold, values.Strategies)
 	}
-	c := cluster(t, values.Config.Data)
+	data := map[string]string{}
+	for key, strategy := range values.Strategies {
+		text, err := json.Marshal(strategy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data[key] = string(text)
+	}
+	c := cluster(t, data)
 	p := nodeConfig(t, c, nil, nil).Policy
 	if p.Suppress.Enable || p.Evict != (evict.Config{}) || !p.CPUQOS.Enable || !p.Overcommit.Enable || len(c.Notices()) > 0 {
 		t.Errorf("the chart's ConfigMap means %+v, with the notices %q", p, c.Notices())

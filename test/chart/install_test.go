@@ -57,3 +57,40 @@ func asJSON(t *testing.T, v any) string {
 	}
 	return string(text)
 }
+
+// TestStrategiesAreWrittenAsYAML renders strategies in the form of values. Each key
+// of the ConfigMap must have them as JSON, and keep what they do not mention.
+func TestStrategiesAreWrittenAsYAML(t *testing.T) {
+	var values map[string]any
+	if err := yaml.Unmarshal([]byte(`strategies:
+  colocation-config:
+    cpuReclaimThresholdPercent: 70
+    resourceDiffThreshold: 0.05
+    nodeConfigs:
+      - name: big
+        nodeSelector: {matchLabels: {size: big}}
+        cpuReclaimThresholdPercent: 80
+  resource-threshold-config: null
+  cpu-burst-config:
+    clusterStrategy: {policy: auto}
+`), &values); err != nil {
+		t.Fatal(err)
+	}
+	data, _ := mustRender(t, values)["ConfigMap slo-controller-config"].value("data").(map[string]any)
+	for key, want := range map[string]string{
+		"colocation-config":         `{"cpuReclaimThresholdPercent":70,"enable":true,"metricAggregateDurationSeconds":60,"nodeConfigs":[{"cpuReclaimThresholdPercent":80,"name":"big","nodeSelector":{"matchLabels":{"size":"big"}}}],"resourceDiffThreshold":0.05}`,
+		"resource-threshold-config": "null",
+		"cpu-burst-config":          `{"clusterStrategy":{"policy":"auto"}}`,
+		"resource-qos-config":       `{"clusterStrategy":{"beClass":{"cpuQOS":{"enable":true}},"lsClass":{"cpuQOS":{"enable":true}}}}`,
+	} {
+		var got any
+		if text, is := data[key].(string); is {
+			if err := json.Unmarshal([]byte(text), &got); err != nil {
+				t.Errorf("%s: %v in\n%s", key, err, text)
+			}
+		}
+		if asJSON(t, got) != want {
+			t.Errorf("%s is %s, want %s", key, asJSON(t, got), want)
+		}
+	}
+}

@@ -27,7 +27,7 @@ const (
 
 // quickValues make the first batch resources appear within seconds instead of
 // minutes.
-const quickValues = `config.data.colocation-config={"enable": true, "metricReportIntervalSeconds": 5, "metricAggregateDurationSeconds": 10}`
+const quickValues = `strategies.colocation-config={"enable": true, "metricReportIntervalSeconds": 5, "metricAggregateDurationSeconds": 10}`
 
 // Install adds the images to the cluster's registry, and installs or upgrades the
 // chart. It returns when all parts of Tenon are ready and each node has batch
@@ -39,7 +39,7 @@ func (c *Cluster) Install(ctx context.Context, r Release, say func(format string
 	}
 	args := append([]string{
 		"upgrade", "--install", tenonRelease, r.Chart, "--namespace", tenonNamespace, "--create-namespace",
-		"--set", "image.tag=" + r.Version, "--set-literal", quickValues, "--wait", "--timeout", "3m",
+		"--set", "image.tag=" + r.Version, "--set-json", quickValues, "--wait", "--timeout", "3m",
 	}, lackedValues()...)
 	if r.Scheduler {
 		args = append(args, "--set", "scheduler.enabled=true")
