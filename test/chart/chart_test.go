@@ -178,17 +178,35 @@ func TestTheChartIsCleanForHelmLint(t *testing.T) {
 // allOptions returns values that switch on every option that is off by default.
 func allOptions() map[string]any {
 	return map[string]any{
-		"image":         map[string]any{"pullSecrets": []any{"registry"}, "tag": "v1.2.3"},
-		"agent":         map[string]any{"kubelet": map[string]any{"allowNodesProxy": true, "insecureSkipTLSVerify": true}, "config": "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\n", "extraArgs": []any{"--log-level=debug"}, "affinity": map[string]any{"nodeAffinity": map[string]any{}}},
-		"manager":       map[string]any{"tolerations": []any{map[string]any{"operator": "Exists"}}, "extraArgs": []any{"--log-level=debug"}},
+		"image":            map[string]any{"tag": "v1.2.3"},
+		"imagePullSecrets": []any{map[string]any{"name": "registry"}},
+		"agent": additions(map[string]any{"kubelet": map[string]any{"allowNodesProxy": true, "insecureSkipTLSVerify": true}, "config": "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\n",
+			"extraArgs": []any{"--log-level=debug"}, "affinity": map[string]any{"nodeAffinity": map[string]any{}}, "image": map[string]any{"repository": "mirror.example:5000/tenon/agent", "digest": "sha256:" + strings.Repeat("0a", 32)}}),
+		"manager":       additions(map[string]any{"tolerations": []any{map[string]any{"operator": "Exists"}}, "extraArgs": []any{"--log-level=debug"}, "topologySpreadConstraints": []any{zones}, "image": map[string]any{"tag": "v1.2.4"}}),
 		"config":        map[string]any{"namespace": "koordinator-system"},
 		"networkPolicy": map[string]any{"metricsFrom": []any{map[string]any{"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": "monitoring"}}}}},
 		"podMonitor":    map[string]any{"enabled": true, "labels": map[string]any{"release": "prometheus"}},
 		"prometheus":    map[string]any{"url": "https://prometheus.monitoring:9091/prom", "port": 9091, "caConfigMap": "prometheus-ca", "tokenSecret": "prometheus-token", "headers": map[string]any{"X-Scope-OrgID": "team a"}},
-		"scheduler":     map[string]any{"enabled": true, "extraArgs": []any{"--v=2"}, "tolerations": []any{map[string]any{"operator": "Exists"}}},
+		"scheduler":     additions(map[string]any{"enabled": true, "extraArgs": []any{"--v=2"}, "tolerations": []any{map[string]any{"operator": "Exists"}}, "topologySpreadConstraints": []any{zones}}),
 		"webhooks":      map[string]any{"excludedNamespaces": []any{"istio-system"}, "translateSchedulers": map[string]any{"koord-scheduler": "default-scheduler"}},
 		"commonLabels":  map[string]any{"team": "platform"},
 	}
+}
+
+// zones spreads pods over zones.
+var zones = map[string]any{"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "ScheduleAnyway"}
+
+// additions returns the values of a program with what its owner may add to its
+// pods.
+func additions(values map[string]any) map[string]any {
+	maps.Copy(values, map[string]any{
+		"serviceAccount": map[string]any{"annotations": map[string]any{"example.com/role": "tenon"}},
+		"podAnnotations": map[string]any{"sidecar.istio.io/inject": "false"}, "podLabels": map[string]any{"cost": "platform"},
+		"extraEnv":          []any{map[string]any{"name": "GOMAXPROCS", "value": "2"}},
+		"extraVolumes":      []any{map[string]any{"name": "authorities", "configMap": map[string]any{"name": "authorities"}}},
+		"extraVolumeMounts": []any{map[string]any{"name": "authorities", "mountPath": "/etc/ssl/certs", "readOnly": true}},
+	})
+	return values
 }
 
 // noOptions returns values that switch off every option.
@@ -197,6 +215,7 @@ func noOptions() map[string]any {
 	return map[string]any{
 		"agent":    map[string]any{"nri": off(), "resctrl": off()},
 		"webhooks": off(), "admissionPolicy": off(), "networkPolicy": off(), "config": map[string]any{"create": false},
+		"manager":         map[string]any{"podDisruptionBudget": off()},
 		"priorityClasses": map[string]any{"create": false}, "resourceQuota": map[string]any{"create": false}, "uninstall": map[string]any{"restoreNodes": false},
 	}
 }
@@ -262,6 +281,13 @@ func TestTheSchemaNamesWhatIsWrong(t *testing.T) {
 		"more than all of the CPU":            {set(170, "strategies", "resource-threshold-config", "clusterStrategy", "cpuSuppressThresholdPercent"), []string{"cpuSuppressThresholdPercent", "100"}},
 		"an unknown policy":                   {set("quota", "strategies", "cpu-burst-config", "clusterStrategy", "policy"), []string{"cpu-burst-config/clusterStrategy/policy", "cfsQuotaBurstOnly"}},
 		"JSON in a string":                    {set(`{"enable": true}`, "strategies", "colocation-config"), []string{"/strategies/colocation-config", "object"}},
+		"a secret without its key":            {set([]any{"registry"}, "imagePullSecrets"), []string{"/imagePullSecrets/0", "object"}},
+		"a digest without its algorithm":      {set(strings.Repeat("0a", 32), "manager", "image", "digest"), []string{"/manager/image/digest"}},
+		"a repository without an end":         {set("registry.example/tenond:", "agent", "image", "repository"), []string{"/agent/image/repository"}},
+		"no ServiceAccount":                   {set(false, "manager", "serviceAccount", "create"), []string{"/manager/serviceAccount/name"}},
+		"the class of Tenon's own pods":       {set("BE", "agent", "podLabels", "koordinator.sh/qosClass"), []string{"koordinator.sh/qosClass"}},
+		"a volume without a name":             {set([]any{map[string]any{"emptyDir": map[string]any{}}}, "scheduler", "extraVolumes"), []string{"/scheduler/extraVolumes/0", "name"}},
+		"another name of the release":         {set("other", "fullnameOverride"), []string{"fullnameOverride"}},
 		"a relative path":                     {set("run/nri", "agent", "nri", "socketDir"), []string{"/agent/nri/socketDir"}},
 		"an argument without --":              {set([]any{"v=4"}, "agent", "extraArgs"), []string{"/agent/extraArgs"}},
 		"the name of the cluster's scheduler": {set("default-scheduler", "scheduler", "name"), []string{"/scheduler/name"}},

@@ -232,18 +232,17 @@ func TestAQuotaPermitsThePrioritiesOfAllPods(t *testing.T) {
 	}
 }
 
-func TestAPriorityClassOfOthersIsLeftToThem(t *testing.T) {
+// TestThePriorityClassesAreThoseOfKoordinator checks the values of the priority
+// classes, and that none is made where Koordinator has made them.
+func TestThePriorityClassesAreThoseOfKoordinator(t *testing.T) {
+	all, none := mustRender(t, nil), mustRender(t, set(false, "priorityClasses", "create"))
 	for name, value := range map[string]int{"koord-prod": 9000, "koord-mid": 7000, "koord-batch": 5000, "koord-free": 3000} {
-		if d := mustRender(t, nil)["PriorityClass "+name]; d.value("value") != value {
+		if d := all["PriorityClass "+name]; d.value("value") != value {
 			t.Errorf("%s: %v, want %d", name, d.value("value"), value)
 		}
-	}
-	text, err := os.ReadFile(dir + "/templates/priorityclasses.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(text), `lookup "scheduling.k8s.io/v1" "PriorityClass"`) {
-		t.Error("the chart does not look whether the PriorityClasses exist")
+		if _, is := none["PriorityClass "+name]; is {
+			t.Errorf("%s is made without priorityClasses.create", name)
+		}
 	}
 }
 

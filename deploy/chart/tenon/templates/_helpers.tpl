@@ -1,22 +1,19 @@
-{{/* The labels of everything. */}}
+{{/* The labels of everything; they go before commonLabels. */}}
 {{- define "tenon.labels" -}}
-app.kubernetes.io/part-of: tenon
-app.kubernetes.io/instance: {{ .Release.Name }}
-app.kubernetes.io/version: {{ include "tenon.tag" . | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
-{{- with .Values.commonLabels }}
-{{ toYaml . }}
-{{- end }}
+{{- $own := dict
+  "app.kubernetes.io/part-of" "tenon"
+  "app.kubernetes.io/instance" .Release.Name
+  "app.kubernetes.io/version" (include "tenon.tag" .)
+  "app.kubernetes.io/managed-by" .Release.Service
+  "helm.sh/chart" (printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_")) }}
+{{- toYaml (merge $own .Values.commonLabels) }}
 {{- end }}
 
-{{/* The labels of a pod, beside those by which it is found. */}}
+{{/* The labels of a pod, beside those by which it is found. "of" has the values of its
+program, which go before commonLabels. */}}
 {{- define "tenon.podLabels" -}}
-app.kubernetes.io/part-of: tenon
-app.kubernetes.io/version: {{ include "tenon.tag" . | quote }}
-{{- with .Values.commonLabels }}
-{{ toYaml . }}
-{{- end }}
+{{- $own := dict "app.kubernetes.io/part-of" "tenon" "app.kubernetes.io/version" (include "tenon.tag" .root) }}
+{{- toYaml (merge $own (.of.podLabels | default dict) .root.Values.commonLabels) }}
 {{- end }}
 
 {{/* By what the pods of a product are found; it may never change. */}}
@@ -36,21 +33,52 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "tenon.tag" -}}
 {{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end }}
+{{/* The image of a program: "of" has its values, and "name" is its name. */}}
+{{- define "tenon.image" -}}
+{{- $name := .of.image.repository | default (printf "%s/%s" .root.Values.image.registry .name) -}}
+{{- if .of.image.digest -}}
+{{ $name }}@{{ .of.image.digest }}
+{{- else -}}
+{{ $name }}:{{ .of.image.tag | default (include "tenon.tag" .root) }}
+{{- end }}
+{{- end }}
 {{- define "tenon.image.agent" -}}
-{{ .Values.image.registry }}/tenond:{{ include "tenon.tag" . }}
+{{ include "tenon.image" (dict "root" . "of" .Values.agent "name" "tenond") }}
 {{- end }}
 {{- define "tenon.image.manager" -}}
-{{ .Values.image.registry }}/tenon-manager:{{ include "tenon.tag" . }}
+{{ include "tenon.image" (dict "root" . "of" .Values.manager "name" "tenon-manager") }}
 {{- end }}
 {{- define "tenon.image.scheduler" -}}
-{{ .Values.image.registry }}/tenon-scheduler:{{ include "tenon.tag" . }}
+{{ include "tenon.image" (dict "root" . "of" .Values.scheduler "name" "tenon-scheduler") }}
 {{- end }}
 
 {{- define "tenon.pullSecrets" -}}
-{{- with .Values.image.pullSecrets }}
-imagePullSecrets:
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* The names of the ServiceAccounts. */}}
+{{- define "tenon.account.agent" -}}
+{{ .Values.agent.serviceAccount.name | default "tenond" }}
+{{- end }}
+{{- define "tenon.account.manager" -}}
+{{ .Values.manager.serviceAccount.name | default "tenon-manager" }}
+{{- end }}
+{{- define "tenon.account.scheduler" -}}
+{{ .Values.scheduler.serviceAccount.name | default "tenon-scheduler" }}
+{{- end }}
+
+{{/* Constraints that do not say which pods they count get the labels of "pods". */}}
+{{- define "tenon.topologySpread" -}}
+{{- with .of.topologySpreadConstraints }}
+topologySpreadConstraints:
 {{- range . }}
-  - name: {{ . }}
+{{- $constraint := . }}
+{{- if not (hasKey . "labelSelector") }}
+{{- $constraint = merge (dict "labelSelector" (dict "matchLabels" (fromYaml $.pods))) . }}
+{{- end }}
+  - {{- toYaml $constraint | nindent 4 }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -67,12 +95,5 @@ imagePullSecrets:
 
 {{/* The name of an agent for the API server. */}}
 {{- define "tenon.agent.user" -}}
-system:serviceaccount:{{ .Release.Namespace }}:tenond
-{{- end }}
-
-{{/* Whether Deployments have disruption budgets; empty: no. On the only node of a
-cluster, the replacement of an evicted replica has no other place, so a budget
-would make a drain wait forever. */}}
-{{- define "tenon.budgets" -}}
-{{- if ne (len (default list (lookup "v1" "Node" "" "").items)) 1 }}yes{{ end }}
+system:serviceaccount:{{ .Release.Namespace }}:{{ include "tenon.account.agent" . }}
 {{- end }}
