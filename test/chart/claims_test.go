@@ -183,8 +183,14 @@ func TestUninstallComesBeforeEverything(t *testing.T) {
 		t.Errorf("the job is run at %q", hook)
 	}
 	for key, d := range all {
-		if is := d.str("metadata", "annotations", "helm.sh/hook") != ""; is != (d.str("metadata", "name") == "tenon-uninstall") {
+		removes := d.str("metadata", "name") == "tenon-uninstall"
+		if is := d.str("metadata", "annotations", "helm.sh/hook") == "pre-delete"; is != removes {
 			t.Errorf("%s: hook %v", key, is)
+		}
+		// Argo CD does not run pre-delete, and runs a hook that has an annotation of its
+		// own by this annotation alone.
+		if is := d.str("metadata", "annotations", "argocd.argoproj.io/hook") == "PostDelete"; is != removes {
+			t.Errorf("%s: hook of Argo CD %v", key, is)
 		}
 	}
 	list, _ := containers(all["DaemonSet tenond"])[0].value("args").([]any)

@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -32,7 +33,8 @@ const (
 // each agent has restored its node and ended. Then it deletes the reports, and removes the batch
 // resources from the nodes. It may run again: a missing object is no error. It does not wait for
 // agents on nodes that are not ready, but logs the names of these nodes. When such a node is
-// ready again, its agent ends and restores what it can.
+// ready again, its agent ends and restores what it can. The DaemonSet, the reports and
+// their CRD may be deleted already.
 func Uninstall(ctx context.Context, rc *rest.Config, agents client.ObjectKey, log *slog.Logger) error {
 	return uninstall(ctx, rc, agents, lostAfter, log)
 }
@@ -121,7 +123,10 @@ func isReady(n *corev1.Node) bool {
 
 func deleteReports(ctx context.Context, c client.Client, log *slog.Logger) error {
 	var list v1alpha1.NodeReportList
-	if err := c.List(ctx, &list); err != nil {
+	switch err := c.List(ctx, &list); {
+	case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
+		return nil // their CRD was deleted, and they with it
+	case err != nil:
 		return fmt.Errorf("list the reports: %w", err)
 	}
 	var errs []error

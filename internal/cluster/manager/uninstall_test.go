@@ -9,9 +9,12 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/kube"
@@ -108,4 +111,30 @@ func TestUninstallDoesNotWaitForLostNodes(t *testing.T) {
 		}
 	}
 	s.must(s.client.Delete(s.ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "lost"}}, &client.DeleteOptions{GracePeriodSeconds: &none}))
+}
+
+// TestUninstallNeedsNoReports deletes the CRD of the reports first, as Argo CD does,
+// which deletes all objects of the chart before it runs the removal.
+func TestUninstallNeedsNoReports(t *testing.T) {
+	s := newScene(t)
+	batch := corev1.ResourceList{kube.BatchCPU: resource.MustParse("1500"), kube.BatchMemory: resource.MustParse("4Gi")}
+	s.must(s.client.Create(s.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: corev1.NodeStatus{Capacity: batch, Allocatable: batch}}))
+	crd := &unstructured.Unstructured{}
+	crd.SetAPIVersion("apiextensions.k8s.io/v1")
+	crd.SetKind("CustomResourceDefinition")
+	crd.SetName("nodereports.tenon.sh")
+	s.must(s.client.Delete(s.ctx, crd))
+	t.Cleanup(func() {
+		_, err := envtest.InstallCRDs(control.rc, envtest.CRDInstallOptions{Paths: control.env.CRDInstallOptions.Paths, ErrorIfPathMissing: true})
+		s.must(err)
+	})
+	s.waitUntil("the CRD is gone", soon, func() bool {
+		return apierrors.IsNotFound(s.client.Get(s.ctx, client.ObjectKeyFromObject(crd), crd))
+	})
+	s.must(Uninstall(s.ctx, s.rc, client.ObjectKey{Namespace: s.name, Name: "tenond"}, slog.New(slog.DiscardHandler)))
+	var n corev1.Node
+	s.must(s.client.Get(s.ctx, client.ObjectKey{Name: "a"}, &n))
+	if offersBatch(&n) {
+		t.Errorf("node a is left with %v", n.Status.Allocatable)
+	}
 }
