@@ -182,14 +182,15 @@ func allOptions() map[string]any {
 		"imagePullSecrets": []any{map[string]any{"name": "registry"}},
 		"agent": additions(map[string]any{"kubelet": map[string]any{"allowNodesProxy": true, "insecureSkipTLSVerify": true}, "config": "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\n",
 			"extraArgs": []any{"--log-level=debug"}, "affinity": map[string]any{"nodeAffinity": map[string]any{}}, "image": map[string]any{"repository": "mirror.example:5000/tenon/agent", "digest": "sha256:" + strings.Repeat("0a", 32)}}),
-		"manager":       additions(map[string]any{"tolerations": []any{map[string]any{"operator": "Exists"}}, "extraArgs": []any{"--log-level=debug"}, "topologySpreadConstraints": []any{zones}, "image": map[string]any{"tag": "v1.2.4"}}),
-		"config":        map[string]any{"namespace": "koordinator-system"},
-		"networkPolicy": map[string]any{"metricsFrom": []any{map[string]any{"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": "monitoring"}}}}},
-		"podMonitor":    map[string]any{"enabled": true, "labels": map[string]any{"release": "prometheus"}},
-		"prometheus":    map[string]any{"url": "https://prometheus.monitoring:9091/prom", "port": 9091, "caConfigMap": "prometheus-ca", "tokenSecret": "prometheus-token", "headers": map[string]any{"X-Scope-OrgID": "team a"}},
-		"scheduler":     additions(map[string]any{"enabled": true, "extraArgs": []any{"--v=2"}, "tolerations": []any{map[string]any{"operator": "Exists"}}, "topologySpreadConstraints": []any{zones}}),
-		"webhooks":      map[string]any{"excludedNamespaces": []any{"istio-system"}, "translateSchedulers": map[string]any{"koord-scheduler": "default-scheduler"}},
-		"commonLabels":  map[string]any{"team": "platform"},
+		"manager":        additions(map[string]any{"tolerations": []any{map[string]any{"operator": "Exists"}}, "extraArgs": []any{"--log-level=debug"}, "topologySpreadConstraints": []any{zones}, "image": map[string]any{"tag": "v1.2.4"}}),
+		"config":         map[string]any{"namespace": "koordinator-system"},
+		"networkPolicy":  map[string]any{"metricsFrom": []any{map[string]any{"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": "monitoring"}}}}},
+		"podMonitor":     map[string]any{"enabled": true, "labels": map[string]any{"release": "prometheus"}},
+		"prometheusRule": map[string]any{"enabled": true}, "dashboard": map[string]any{"enabled": true, "annotations": map[string]any{"grafana_folder": "Tenon"}},
+		"prometheus":   map[string]any{"url": "https://prometheus.monitoring:9091/prom", "port": 9091, "caConfigMap": "prometheus-ca", "tokenSecret": "prometheus-token", "headers": map[string]any{"X-Scope-OrgID": "team a"}},
+		"scheduler":    additions(map[string]any{"enabled": true, "extraArgs": []any{"--v=2"}, "tolerations": []any{map[string]any{"operator": "Exists"}}, "topologySpreadConstraints": []any{zones}}),
+		"webhooks":     map[string]any{"excludedNamespaces": []any{"istio-system"}, "translateSchedulers": map[string]any{"koord-scheduler": "default-scheduler"}},
+		"commonLabels": map[string]any{"team": "platform"},
 	}
 }
 
@@ -241,6 +242,9 @@ func TestManifests(t *testing.T) {
 		}
 		var all strings.Builder
 		for _, d := range documents {
+			if d.key() == "ConfigMap tenon-dashboard" || d.key() == "PrometheusRule tenon" {
+				continue // other tests compare them with their sources
+			}
 			all.WriteString("---\n# " + d.file + "\n" + d.text)
 		}
 		golden(t, "testdata/"+name+".yaml", all.String())
