@@ -97,7 +97,7 @@ webhooks; the one that holds the lease writes.`,
 		cmdline.FlagGroup{Title: "Prometheus", Flags: []string{"prometheus-ca-file", "prometheus-header", "prometheus-token-file", "prometheus-url"}},
 		cmdline.FlagGroup{Title: "Addresses", Flags: []string{"health", "metrics"}},
 		cmdline.FlagGroup{Title: "Log", Flags: []string{"log-format", "log-level"}})
-	root.AddCommand(uninstall)
+	root.AddCommand(newCheckCommand(c), uninstall)
 	cmdline.Prepare(root, versionName())
 	return root
 }

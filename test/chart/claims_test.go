@@ -27,7 +27,7 @@ func TestNoContainerIsPrivilegedAndEachDropsWhatItDoesNotNeed(t *testing.T) {
 				if add := c.value("securityContext", "capabilities", "add"); add != nil {
 					t.Errorf("%s adds %v", name, add)
 				}
-				if d.value("spec", "template", "spec", "securityContext", "runAsNonRoot") != true {
+				if d.value(append(podSpec(d), "securityContext", "runAsNonRoot")...) != true {
 					t.Errorf("%s may be root", name)
 				}
 			}
@@ -40,9 +40,17 @@ func TestNoContainerIsPrivilegedAndEachDropsWhatItDoesNotNeed(t *testing.T) {
 	}
 }
 
+// podSpec returns the path to the specification of the pods of a document.
+func podSpec(d document) []string {
+	if d.str("kind") == "Pod" {
+		return []string{"spec"}
+	}
+	return []string{"spec", "template", "spec"}
+}
+
 // containers returns the containers of a document, each as a document.
 func containers(d document) (all []document) {
-	list, _ := d.value("spec", "template", "spec", "containers").([]any)
+	list, _ := d.value(append(podSpec(d), "containers")...).([]any)
 	for _, c := range list {
 		m, _ := c.(map[string]any)
 		all = append(all, document{object: m})

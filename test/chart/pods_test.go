@@ -69,7 +69,7 @@ func TestAnImageCanBeAMirrorOrADigest(t *testing.T) {
 		}
 	}
 	for key, d := range mustRender(t, allOptions()) {
-		if secrets, _ := d.value("spec", "template", "spec", "imagePullSecrets").([]any); len(containers(d)) > 0 && asJSON(t, secrets) != `[{"name":"registry"}]` {
+		if secrets, _ := d.value(append(podSpec(d), "imagePullSecrets")...).([]any); len(containers(d)) > 0 && asJSON(t, secrets) != `[{"name":"registry"}]` {
 			t.Errorf("%s pulls its image with the secrets %v", key, secrets)
 		}
 	}

@@ -121,6 +121,7 @@ func TestHelmInstallsAndUninstallsWithoutATrace(t *testing.T) {
 	})
 	t.Logf("%.1f s from helm install to the first batch resource, with the images to be pulled", time.Since(begun).Seconds())
 	requireSoon(t, time.Minute, "all of Tenon is ready", func() error { return h.ready() })
+	t.Logf("helm test:\n%s", h.run("test", release, "--namespace", home, "--logs"))
 	h.updateCRDs()
 	if warnings := h.kubectl("get", "validatingadmissionpolicy", "tenon-own-report", "-o", "jsonpath={.status.typeChecking.expressionWarnings}"); warnings != "" {
 		t.Errorf("the policy's expressions: %s", warnings)

@@ -26,6 +26,7 @@ rules:
   - system:serviceaccount:tenon-system:tenond
   - system:serviceaccount:tenon-system:tenon-manager
   - system:serviceaccount:tenon-system:tenon-uninstall
+  - system:serviceaccount:tenon-system:tenon-check
 - level: None
 `
 

@@ -46,7 +46,7 @@ func TestANamespaceUserAsksKubectlTenon(t *testing.T) {
 		s.client.Create(s.ctx, role),
 		s.client.Create(s.ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: s.name, Name: "edits"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "edits"}, Subjects: append(of("-user"), of("-viewer")...)}),
 	)
-	viewer := chartRole(t, "tenon-viewer")
+	viewer := chartRole(t, "ClusterRole", "tenon-viewer")
 	s.must(s.client.Create(s.ctx, viewer))
 	t.Cleanup(func() { s.must(s.client.Delete(s.ctx, viewer)) })
 	bound := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: s.name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "tenon-viewer"}, Subjects: of("-viewer")}
@@ -112,8 +112,8 @@ func TestANamespaceUserAsksKubectlTenon(t *testing.T) {
 	}
 }
 
-// chartRole returns a ClusterRole that the chart renders.
-func chartRole(t *testing.T, name string) *unstructured.Unstructured {
+// chartRole returns a Role or a ClusterRole that the chart renders.
+func chartRole(t testing.TB, kind, name string) *unstructured.Unstructured {
 	t.Helper()
 	text, err := os.ReadFile("../../../test/chart/testdata/default.yaml")
 	if err != nil {
@@ -122,9 +122,9 @@ func chartRole(t *testing.T, name string) *unstructured.Unstructured {
 	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); ; {
 		var o unstructured.Unstructured
 		if err := decoder.Decode(&o); err != nil {
-			t.Fatalf("the chart has no ClusterRole %s: %v", name, err)
+			t.Fatalf("the chart has no %s %s: %v", kind, name, err)
 		}
-		if o.GetKind() == "ClusterRole" && o.GetName() == name {
+		if o.GetKind() == kind && o.GetName() == name {
 			return &o
 		}
 	}
