@@ -186,7 +186,7 @@ func allOptions() map[string]any {
 		"config":         map[string]any{"namespace": "koordinator-system"},
 		"networkPolicy":  map[string]any{"metricsFrom": []any{map[string]any{"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": "monitoring"}}}}},
 		"podMonitor":     map[string]any{"enabled": true, "labels": map[string]any{"release": "prometheus"}},
-		"prometheusRule": map[string]any{"enabled": true}, "dashboard": map[string]any{"enabled": true, "annotations": map[string]any{"grafana_folder": "Tenon"}},
+		"prometheusRule": map[string]any{"enabled": true}, "openshift": map[string]any{"enabled": true}, "dashboard": map[string]any{"enabled": true, "annotations": map[string]any{"grafana_folder": "Tenon"}},
 		"prometheus":   map[string]any{"url": "https://prometheus.monitoring:9091/prom", "port": 9091, "caConfigMap": "prometheus-ca", "tokenSecret": "prometheus-token", "headers": map[string]any{"X-Scope-OrgID": "team a"}},
 		"scheduler":    additions(map[string]any{"enabled": true, "extraArgs": []any{"--v=2"}, "tolerations": []any{map[string]any{"operator": "Exists"}}, "topologySpreadConstraints": []any{zones}}),
 		"webhooks":     map[string]any{"excludedNamespaces": []any{"istio-system"}, "translateSchedulers": map[string]any{"koord-scheduler": "default-scheduler"}},
