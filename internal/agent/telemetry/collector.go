@@ -17,6 +17,23 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)
 }
 
+// workloadLabels are the labels of every metric of a workload. namespace and pod are
+// those of kube-state-metrics, and empty for a workload that is no pod.
+var workloadLabels = []string{"workload", "class", "namespace", "pod"}
+
+// labelsOf returns the values of workloadLabels.
+func labelsOf(w node.Workload) []string {
+	namespace, pod := podOf(w)
+	return []string{label(w.ID), string(w.Class), namespace, pod}
+}
+
+func podOf(w node.Workload) (namespace, pod string) {
+	if w.Pod {
+		return w.ID.PodName()
+	}
+	return "", ""
+}
+
 var (
 	descLastTick    = desc("tenon_last_tick_timestamp_seconds", "When the node was read last, in seconds since 1970.")
 	descWorkloads   = desc("tenon_workloads", "Workloads that the rules match.", "class")
@@ -32,9 +49,9 @@ var (
 	descNodeMemory = desc("tenon_node_memory_used_bytes", "Memory of the node that is not available to new work.")
 	descNodeSize   = desc("tenon_node_memory_size_bytes", "Memory of the node.")
 
-	descWorkloadCPU       = desc("tenon_workload_cpu_seconds_total", "CPU time used by a workload.", "workload", "class")
-	descWorkloadThrottled = desc("tenon_workload_throttled_seconds_total", "Time for which its own CPU quota has held a workload back.", "workload", "class")
-	descWorkloadMemory    = desc("tenon_workload_memory_bytes", "Memory charged to a workload, with page cache.", "workload", "class")
+	descWorkloadCPU       = desc("tenon_workload_cpu_seconds_total", "CPU time used by a workload.", workloadLabels...)
+	descWorkloadThrottled = desc("tenon_workload_throttled_seconds_total", "Time for which its own CPU quota has held a workload back.", workloadLabels...)
+	descWorkloadMemory    = desc("tenon_workload_memory_bytes", "Memory charged to a workload, with page cache.", workloadLabels...)
 	descOmitted           = desc("tenon_workloads_omitted", "Workloads that have no metrics of their own because there are too many.")
 )
 
@@ -110,7 +127,7 @@ func (c lastTick) Collect(to chan<- prometheus.Metric) {
 			continue
 		}
 		used[label(w.ID)] = true
-		labels := []string{label(w.ID), string(w.Class)}
+		labels := labelsOf(w)
 		e.seconds(descWorkloadCPU, w.Usage.CPU, labels...)
 		e.seconds(descWorkloadThrottled, w.Usage.Throttled, labels...)
 		e.bytes(descWorkloadMemory, w.Usage.Memory, labels...)

@@ -16,8 +16,8 @@ import (
 var delayBuckets = []int{4, 6, 8, 10, 11, 12, 13, 14, 15, 16, 18, 20, 22}
 
 var (
-	descDelay = desc("tenon_run_queue_delay_seconds", "Time that threads of a latency-sensitive workload waited for a CPU.", "workload", "class")
-	descWait  = desc("tenon_run_queue_wait_seconds_total", "Time that a latency-sensitive workload waited while others ran, by the class of the runner.", "waiter", "runner_class")
+	descDelay = desc("tenon_run_queue_delay_seconds", "Time that threads of a latency-sensitive workload waited for a CPU.", workloadLabels...)
+	descWait  = desc("tenon_run_queue_wait_seconds_total", "Time that a latency-sensitive workload waited while others ran, by the class of the runner.", "waiter", "namespace", "pod", "runner_class")
 )
 
 // signals counts events, and measures how fast the agent reacts to them.
@@ -78,26 +78,34 @@ func (e emitter) emitDelay(d node.RunQueueDelay, labels ...string) {
 // thread that had the CPU. The workloads of a class that share the name
 // node.RestOf have a common sum.
 func (e emitter) emitWaits(s node.Snapshot, shown []node.Workload) {
-	has := make(map[node.WorkloadID]bool, len(shown))
+	has := make(map[node.WorkloadID]waiter, len(shown))
 	for _, w := range shown {
-		has[w.ID] = true
+		namespace, pod := podOf(w)
+		has[w.ID] = waiter{label(w.ID), namespace, pod}
 	}
 	classes := map[node.WorkloadID]string{
 		node.RunnerKernel: "kernel", node.RunnerIdle: "idle", node.RunnerOthers: "others", node.RunnerElsewhere: "elsewhere",
 	}
 	for _, c := range node.Classes {
-		classes[node.RestOf(c)], has[node.RestOf(c)] = string(c), true
+		classes[node.RestOf(c)], has[node.RestOf(c)] = string(c), waiter{name: label(node.RestOf(c))}
 	}
 	for _, w := range s.Workloads {
 		classes[w.ID] = string(w.Class)
 	}
-	sums := map[[2]string]time.Duration{}
+	type pair struct {
+		waiter
+		class string
+	}
+	sums := map[pair]time.Duration{}
 	for _, w := range s.Waits {
-		if class := classes[w.Runner]; class != "" && has[w.Waiter] {
-			sums[[2]string{label(w.Waiter), class}] += w.Time
+		if class, of := classes[w.Runner], has[w.Waiter]; class != "" && of != (waiter{}) {
+			sums[pair{of, class}] += w.Time
 		}
 	}
-	for labels, sum := range sums {
-		e.seconds(descWait, node.Some(sum), labels[:]...)
+	for p, sum := range sums {
+		e.seconds(descWait, node.Some(sum), p.name, p.namespace, p.pod, p.class)
 	}
 }
+
+// A waiter is a workload that waits, with the namespace and the name of its pod.
+type waiter struct{ name, namespace, pod string }

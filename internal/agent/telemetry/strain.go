@@ -12,16 +12,16 @@ import (
 )
 
 var (
-	descMissed  = desc("tenon_objective_missed", "1: the workload misses its objective now, because of best-effort work or for another reason.", objectiveLabels...)
-	descVerdict = desc("tenon_objective_verdict", "1, with the verdict about an objective and its cause.", append(objectiveLabels, "verdict", "cause")...)
-	descLasted  = desc("tenon_objective_verdict_seconds_total", "Time for which each verdict about an objective was in force, since the agent started or the objective changed.", append(objectiveLabels, "verdict")...)
-	descTarget  = desc("tenon_request_target_seconds", "Time within which this percentile of the requests of a workload should be answered.", append(objectiveLabels, "percentile")...)
-	descTail    = desc("tenon_request_latency_seconds", "Time within which this percentile of the requests of a workload was answered in the last window with a verdict: the target that decided it.", append(objectiveLabels, "percentile")...)
-	descAsked   = desc("tenon_requests_total", "Requests of a workload with an objective for them, since their source began: those whose time is known, and those of which the source could not tell it.", append(objectiveLabels, "time")...)
-	descSource  = desc("tenon_request_source_trouble", "1, with the reason why the requests of a workload cannot be read.", append(objectiveLabels, "trouble")...)
-	descBound   = desc("tenon_workload_bound_cores", "CPU that a BE workload may use, because a service (victim) waited mostly for it.", "workload", "class", "namespace", "pod", "victim")
+	descMissed  = desc("tenon_objective_missed", "1: the workload misses its objective now, because of best-effort work or for another reason.", workloadLabels...)
+	descVerdict = desc("tenon_objective_verdict", "1, with the verdict about an objective and its cause.", append(workloadLabels, "verdict", "cause")...)
+	descLasted  = desc("tenon_objective_verdict_seconds_total", "Time for which each verdict about an objective was in force, since the agent started or the objective changed.", append(workloadLabels, "verdict")...)
+	descTarget  = desc("tenon_request_target_seconds", "Time within which this percentile of the requests of a workload should be answered.", append(workloadLabels, "percentile")...)
+	descTail    = desc("tenon_request_latency_seconds", "Time within which this percentile of the requests of a workload was answered in the last window with a verdict: the target that decided it.", append(workloadLabels, "percentile")...)
+	descAsked   = desc("tenon_requests_total", "Requests of a workload with an objective for them, since their source began: those whose time is known, and those of which the source could not tell it.", append(workloadLabels, "time")...)
+	descSource  = desc("tenon_request_source_trouble", "1, with the reason why the requests of a workload cannot be read.", append(workloadLabels, "trouble")...)
+	descBound   = desc("tenon_workload_bound_cores", "CPU that a BE workload may use, because a service (victim) waited mostly for it.", append(workloadLabels, "victim")...)
 
-	descMisfit  = desc("tenon_cpu_misfit", "1: the CPU limit does not fit the workload, because of its threads or its limit (kind).", "workload", "class", "kind")
+	descMisfit  = desc("tenon_cpu_misfit", "1: the CPU limit does not fit the workload, because of its threads or its limit (kind).", append(workloadLabels, "kind")...)
 	descMisfits = desc("tenon_cpu_misfits", "Workloads that their CPU limit does not fit, by kind.", "kind")
 
 	descNodePressure   = desc("tenon_node_pressure_seconds_total", "Time in which some tasks of the node, or all of them, waited for a resource (PSI).", "resource", "tasks")
@@ -30,12 +30,12 @@ var (
 	descNodeRead       = desc("tenon_node_read_bytes_total", "Bytes read from block devices.")
 	descNodeWritten    = desc("tenon_node_written_bytes_total", "Bytes written to block devices.")
 
-	descPressure   = desc("tenon_workload_pressure_seconds_total", "Time in which some tasks of a workload waited for a resource (PSI).", "workload", "class", "resource")
-	descWorkingSet = desc("tenon_workload_working_set_bytes", "Memory charged to a workload without page cache that was not used lately.", "workload", "class")
-	descRefaults   = desc("tenon_workload_refaults_total", "Pages of a workload that were read back soon after they had been reclaimed.", "workload", "class")
-	descPeriods    = desc("tenon_workload_quota_periods_total", "Periods of the workload's own CPU quota in which it ran, by outcome: throttled or free.", "workload", "class", "outcome")
-	descRead       = desc("tenon_workload_read_bytes_total", "Bytes that a workload has read from block devices.", "workload", "class")
-	descWritten    = desc("tenon_workload_written_bytes_total", "Bytes that a workload has written to block devices.", "workload", "class")
+	descPressure   = desc("tenon_workload_pressure_seconds_total", "Time in which some tasks of a workload waited for a resource (PSI).", append(workloadLabels, "resource")...)
+	descWorkingSet = desc("tenon_workload_working_set_bytes", "Memory charged to a workload without page cache that was not used lately.", workloadLabels...)
+	descRefaults   = desc("tenon_workload_refaults_total", "Pages of a workload that were read back soon after they had been reclaimed.", workloadLabels...)
+	descPeriods    = desc("tenon_workload_quota_periods_total", "Periods of the workload's own CPU quota in which it ran, by outcome: throttled or free.", append(workloadLabels, "outcome")...)
+	descRead       = desc("tenon_workload_read_bytes_total", "Bytes that a workload has read from block devices.", workloadLabels...)
+	descWritten    = desc("tenon_workload_written_bytes_total", "Bytes that a workload has written to block devices.", workloadLabels...)
 )
 
 // emitNodeSLO emits the pressure, the memory and the I/O of the node.
@@ -54,11 +54,10 @@ func (e emitter) emitNodeSLO(u node.Usage) {
 // the workload misses its objective.
 func (e emitter) emitSLO(t tick.Tick, w node.Workload, labels ...string) {
 	if j, has := t.Objectives[w.ID]; has {
-		e.emitObjective(j, t.Lasted[w.ID], w)
+		e.emitObjective(j, t.Lasted[w.ID], w, labels)
 	}
 	if b, bounded := t.Single[w.ID]; bounded {
-		namespace, pod := podOf(w)
-		e.gauge(descBound, float64(b.May)/1000, label(w.ID), string(w.Class), namespace, pod, label(b.Victim))
+		e.gauge(descBound, float64(b.May)/1000, append(labels[:len(labels):len(labels)], label(b.Victim))...)
 	}
 	if m, is := t.Misfits[w.ID]; is {
 		e.gauge(descMisfit, 1, append(labels[:len(labels):len(labels)], string(m.Kind))...)
@@ -79,22 +78,9 @@ func (e emitter) emitSLO(t tick.Tick, w node.Workload, labels ...string) {
 	}
 }
 
-// objectiveLabels are the labels of the metrics of an objective. namespace and
-// pod are empty for a workload that is no pod.
-var objectiveLabels = []string{"workload", "class", "namespace", "pod"}
-
-func podOf(w node.Workload) (namespace, pod string) {
-	if w.Pod {
-		return w.ID.PodName()
-	}
-	return "", ""
-}
-
 // emitObjective emits the verdict about an objective, and for how long each verdict
 // has lasted. Without a verdict, nothing says whether the objective is missed.
-func (e emitter) emitObjective(j slo.Judgement, lasted slo.Lasted, w node.Workload) {
-	namespace, pod := podOf(w)
-	labels := []string{label(w.ID), string(w.Class), namespace, pod}
+func (e emitter) emitObjective(j slo.Judgement, lasted slo.Lasted, w node.Workload, labels []string) {
 	e.gauge(descVerdict, 1, append(labels[:len(labels):len(labels)], string(j.Verdict), string(j.Cause))...)
 	for v, d := range map[slo.Verdict]time.Duration{slo.Kept: lasted.Kept, slo.Missed: lasted.Missed, slo.Undecided: lasted.Undecided} {
 		e.seconds(descLasted, node.Some(d), append(labels[:len(labels):len(labels)], string(v))...)

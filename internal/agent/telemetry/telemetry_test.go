@@ -130,33 +130,33 @@ func TestMetricsAreReadFromTheTicks(t *testing.T) {
 		`tenon_node_cpus 2`,
 		`tenon_node_cpu_seconds_total 3`,
 		`tenon_last_tick_timestamp_seconds 1.700003603e+09`,
-		`tenon_workload_throttled_seconds_total{class="BE",workload="be.slice/job"} 3`,
+		`tenon_workload_throttled_seconds_total{class="BE",namespace="",pod="",workload="be.slice/job"} 3`,
 		`tenon_workloads_omitted 0`,
 		`tenon_events_total{kind="delay"} 6`,
 		`tenon_events_total{kind="config"} 0`,
 		`tenon_reaction_seconds_count{kind="delay"} 2`,
 		`tenon_reaction_seconds_bucket{kind="delay",le="0.008"} 2`,
 		`tenon_reaction_seconds_bucket{kind="delay",le="0.004"} 0`,
-		`tenon_run_queue_delay_seconds_bucket{class="LS",workload="web",le="0.001048576"} 4`,
-		`tenon_run_queue_delay_seconds_bucket{class="LS",workload="web",le="0.002097152"} 6`,
-		`tenon_run_queue_delay_seconds_bucket{class="LS",workload="web",le="+Inf"} 7`,
-		`tenon_run_queue_delay_seconds_sum{class="LS",workload="web"} 3`,
-		`tenon_run_queue_wait_seconds_total{runner_class="BE",waiter="web"} 5`,
+		`tenon_run_queue_delay_seconds_bucket{class="LS",namespace="",pod="",workload="web",le="0.001048576"} 4`,
+		`tenon_run_queue_delay_seconds_bucket{class="LS",namespace="",pod="",workload="web",le="0.002097152"} 6`,
+		`tenon_run_queue_delay_seconds_bucket{class="LS",namespace="",pod="",workload="web",le="+Inf"} 7`,
+		`tenon_run_queue_delay_seconds_sum{class="LS",namespace="",pod="",workload="web"} 3`,
+		`tenon_run_queue_wait_seconds_total{namespace="",pod="",runner_class="BE",waiter="web"} 5`,
 		`tenon_objective_missed{class="LS",namespace="",pod="",workload="web"} 1`,
 		`tenon_workload_bound_cores{class="BE",namespace="",pod="",victim="web",workload="be.slice/job"} 1.5`,
 		`tenon_objective_verdict{cause="best-effort",class="LS",namespace="",pod="",verdict="missed",workload="web"} 1`,
-		`tenon_cpu_misfit{class="LS",kind="threads",workload="web"} 1`,
+		`tenon_cpu_misfit{class="LS",kind="threads",namespace="",pod="",workload="web"} 1`,
 		`tenon_cpu_misfits{kind="threads"} 1`,
 		`tenon_cpu_misfits{kind="limit"} 0`,
 		`tenon_node_pressure_seconds_total{resource="io",tasks="all"} 3`,
 		`tenon_node_refaults_total 9`,
-		`tenon_workload_pressure_seconds_total{class="LS",resource="memory",workload="web"} 3`,
-		`tenon_workload_working_set_bytes{class="LS",workload="web"} 1.048576e+06`,
-		`tenon_workload_refaults_total{class="LS",workload="web"} 7`,
-		`tenon_workload_written_bytes_total{class="LS",workload="web"} 1.048576e+06`,
-		`tenon_workload_quota_periods_total{class="LS",outcome="throttled",workload="web"} 4`,
-		`tenon_workload_quota_periods_total{class="LS",outcome="free",workload="web"} 6`,
-		`tenon_run_queue_wait_seconds_total{runner_class="kernel",waiter="web"} 1`,
+		`tenon_workload_pressure_seconds_total{class="LS",namespace="",pod="",resource="memory",workload="web"} 3`,
+		`tenon_workload_working_set_bytes{class="LS",namespace="",pod="",workload="web"} 1.048576e+06`,
+		`tenon_workload_refaults_total{class="LS",namespace="",pod="",workload="web"} 7`,
+		`tenon_workload_written_bytes_total{class="LS",namespace="",pod="",workload="web"} 1.048576e+06`,
+		`tenon_workload_quota_periods_total{class="LS",namespace="",outcome="throttled",pod="",workload="web"} 4`,
+		`tenon_workload_quota_periods_total{class="LS",namespace="",outcome="free",pod="",workload="web"} 6`,
+		`tenon_run_queue_wait_seconds_total{namespace="",pod="",runner_class="kernel",waiter="web"} 1`,
 	} {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("the metrics lack %q", want)
@@ -188,6 +188,34 @@ func TestTheNumberOfSeriesIsBounded(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("the metrics lack %s", want)
 		}
+	}
+}
+
+// TestPodsHaveTheirNamespaceAndName checks the labels by which the metrics of pods join
+// those of kube-state-metrics. A workload that is no pod has none.
+func TestPodsHaveTheirNamespaceAndName(t *testing.T) {
+	m := New("v1")
+	turn := tickAt(1)
+	delay := node.RunQueueDelay{Sum: node.Some(time.Second), Counts: make([]uint64, 40)}
+	turn.Snapshot.Workloads = append(turn.Snapshot.Workloads,
+		node.Workload{ID: "shop/front", Pod: true, Class: node.LS, Usage: node.Usage{CPU: node.Some(2 * time.Second), Memory: node.Some[unit.Bytes](5), Delay: delay}},
+		node.Workload{ID: "shop/job", Class: node.BE, Usage: node.Usage{CPU: node.Some(3 * time.Second)}})
+	turn.Snapshot.Waits = append(turn.Snapshot.Waits, node.Wait{Waiter: "shop/front", Runner: "shop/job", Time: time.Second})
+	m.Observe(turn, nil, time.Second)
+	_, text := scrape(t, m, "/metrics")
+	for _, want := range []string{
+		`tenon_workload_cpu_seconds_total{class="LS",namespace="shop",pod="front",workload="shop/front"} 2`,
+		`tenon_workload_memory_bytes{class="LS",namespace="shop",pod="front",workload="shop/front"} 5`,
+		`tenon_run_queue_delay_seconds_sum{class="LS",namespace="shop",pod="front",workload="shop/front"} 1`,
+		`tenon_run_queue_wait_seconds_total{namespace="shop",pod="front",runner_class="BE",waiter="shop/front"} 1`,
+		`tenon_workload_cpu_seconds_total{class="BE",namespace="",pod="",workload="shop/job"} 3`,
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
+	if t.Failed() {
+		t.Log(text)
 	}
 }
 
@@ -242,7 +270,7 @@ func TestNamesCannotSpeakToATerminal(t *testing.T) {
 	}
 	m.Observe(of, nil, time.Second)
 	code, text := scrape(t, m, "/metrics")
-	for _, want := range []string{`tenon_workload_memory_bytes{class="BE",workload="be/\\x1b[2J\\nweb 1"} 0`, `tenon_workload_memory_bytes{class="BE",workload="be/\\xff"} 1`, "tenon_workloads_omitted 1"} {
+	for _, want := range []string{`tenon_workload_memory_bytes{class="BE",namespace="",pod="",workload="be/\\x1b[2J\\nweb 1"} 0`, `tenon_workload_memory_bytes{class="BE",namespace="",pod="",workload="be/\\xff"} 1`, "tenon_workloads_omitted 1"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s is missing", want)
 		}
