@@ -17,7 +17,7 @@ func TestOpenShiftAllowsWhatThePodsAskFor(t *testing.T) {
 	}
 	for name, values := range map[string]map[string]any{
 		"default": {}, "everything": allOptions(), "nothing": noOptions(),
-		"two capabilities": {"agent": map[string]any{"capabilities": []any{"SYS_NICE"}}, "watchdog": map[string]any{"capabilities": []any{"IPC_LOCK", "SYS_NICE"}}},
+		"two capabilities": {"agent": map[string]any{"capabilities": []any{"SYS_NICE"}, "sysAdmin": false}, "watchdog": map[string]any{"capabilities": []any{"IPC_LOCK", "SYS_NICE"}}},
 	} {
 		values["openshift"] = map[string]any{"enabled": true}
 		all := mustRender(t, values)
@@ -87,5 +87,37 @@ func sets(t *testing.T, what string, list any, want map[any]bool) {
 	}
 	if !maps.Equal(got, want) || len(items) != len(want) {
 		t.Errorf("%s: %v, want %v", what, items, want)
+	}
+}
+
+// TestSysAdminIsASwitch checks that tenond has SYS_ADMIN once or not at all. A list of
+// capabilities that has it from an older chart changes nothing.
+func TestSysAdminIsASwitch(t *testing.T) {
+	for name, c := range map[string]struct {
+		agent map[string]any
+		want  int
+	}{
+		"default":      {nil, 1},
+		"off":          {map[string]any{"sysAdmin": false}, 0},
+		"listed, too":  {map[string]any{"capabilities": []any{"BPF", "SYS_ADMIN"}}, 1},
+		"only by list": {map[string]any{"capabilities": []any{"BPF", "SYS_ADMIN"}, "sysAdmin": false}, 1},
+	} {
+		values := map[string]any{}
+		if c.agent != nil {
+			values["agent"] = c.agent
+		}
+		got := 0
+		agent := mustRender(t, values)["DaemonSet tenond"]
+		for _, container := range append(containers(agent), initContainers(agent)...) {
+			add, _ := container.value("securityContext", "capabilities", "add").([]any)
+			for _, capability := range add {
+				if capability == "SYS_ADMIN" {
+					got++
+				}
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: SYS_ADMIN is in %d lists, want %d", name, got, c.want)
+		}
 	}
 }

@@ -89,7 +89,7 @@ func lackedValues() []string {
 		return nil
 	}
 	return []string{
-		"--set-json", `agent.capabilities=["SYS_ADMIN","BPF","PERFMON","SYS_NICE","SYS_PTRACE","KILL","DAC_OVERRIDE"]`,
+		"--set-json", `agent.capabilities=["BPF","PERFMON","SYS_NICE","SYS_PTRACE","KILL","DAC_OVERRIDE"]`,
 		"--set-json", `watchdog.capabilities=["SYS_NICE","IPC_LOCK","DAC_OVERRIDE"]`,
 	}
 }

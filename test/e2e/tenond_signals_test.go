@@ -19,6 +19,7 @@ import (
 
 	"tenon.sh/tenon/internal/agent/control"
 	"tenon.sh/tenon/internal/agent/record"
+	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -262,6 +263,65 @@ func TestSignalsThatCannotBeAreSaidOnce(t *testing.T) {
 	}
 	d.stop()
 	s.restore()
+}
+
+// TestTenondWorksWithoutSysAdmin runs a tenond without CAP_SYS_ADMIN, as the chart does
+// with agent.sysAdmin: false. It must trace and bound as usual, and restore by its
+// journal. What falls away are the notes at the cgroups, and tenon doctor says so.
+func TestTenondWorksWithoutSysAdmin(t *testing.T) {
+	s := plantSite(t, generous)
+	t.Setenv(withoutVar, strconv.Itoa(unix.CAP_SYS_ADMIN))
+	d := s.tenond(os.Args[0])
+	s.awaitRoom()
+	if text := d.said(); strings.Contains(text, "not counted by BPF") {
+		t.Errorf("without CAP_SYS_ADMIN:\n%s", text)
+	}
+	if notes := s.notes(); len(notes) > 0 {
+		t.Errorf("there are notes at %v", notes)
+	}
+	text, err := exec.Command(os.Args[0], filepath.Join(s.bin, "tenon"), "doctor", "--state-dir", s.state, "-o", "json").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	var found struct {
+		Mechanisms []struct {
+			Name      node.Feature
+			Available node.Verdict
+		}
+	}
+	if err := json.Unmarshal(text, &found); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range found.Mechanisms {
+		if m.Name == node.FeatureCgroupNotes && m.Available != node.No || m.Name == node.FeatureBPF && m.Available != node.Yes {
+			t.Errorf("tenon doctor says of %s: %s", m.Name, m.Available)
+		}
+	}
+	d.stop()
+	s.restore()
+}
+
+// notes returns the cgroups of the site that have notes of Tenon.
+func (s *site) notes() (at []string) {
+	s.t.Helper()
+	paths, err := s.tree.Paths()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, path := range paths {
+		for _, controller := range cgroup.Controllers() {
+			dir, err := s.tree.Dir(controller, path)
+			if err != nil || !strings.HasPrefix(path, string(s.path(""))) {
+				continue // this hierarchy lacks the cgroup, or another test made it
+			}
+			if notes, err := cgroup.Notes(dir); err != nil {
+				s.t.Error(err)
+			} else if len(notes) > 0 {
+				at = append(at, dir)
+			}
+		}
+	}
+	return at
 }
 
 // withoutVar is an environment variable that lists capabilities by number. If

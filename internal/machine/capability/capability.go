@@ -188,6 +188,7 @@ var instead = map[node.Feature]string{
 	node.FeatureBFQWeight:      "the weights of iocost, where it is on",
 	node.FeatureIOLatency:      "limits on BE's block I/O",
 	node.FeatureCgroupDelegate: "SCHED_IDLE and nice on the command's own threads",
+	node.FeatureCgroupNotes:    "the journal alone: without the state directory, a restore does not know the former values",
 }
 
 // count returns a number with its noun, in the singular or the plural.

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -46,6 +47,7 @@ func (p prober) probeCgroups(can node.Capabilities) {
 	can[node.FeaturePSICgroup] = p.probePressure()
 	can[node.FeatureCgroupFreezer] = p.probeUnused("freezer", "freezer.state", "cgroup.freeze")
 	can[node.FeatureCgroupDelegate] = p.probeDelegation()
+	can[node.FeatureCgroupNotes] = p.probeNotes()
 }
 
 func (p prober) probeFile(f cgroupFile) node.Answer {
@@ -259,6 +261,17 @@ func (p prober) probeDelegation() node.Answer {
 		}
 	}
 	return no("%s", why)
+}
+
+// probeNotes answers whether this process may write notes at cgroups.
+func (p prober) probeNotes() node.Answer {
+	switch {
+	case p.Tree == nil:
+		return unknown("no cgroups: %v", p.NoTree)
+	case !cgroup.NotesReadable():
+		return no("this process has no CAP_SYS_ADMIN, which the kernel wants for the attributes trusted.* of a cgroup")
+	}
+	return yes("this process has CAP_SYS_ADMIN, for the attributes trusted.* of a cgroup")
 }
 
 // checkWritable returns an error if this user may not write to dir. It writes nothing.

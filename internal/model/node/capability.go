@@ -79,4 +79,5 @@ const (
 	FeatureBFQWeight      Feature = "io.bfq.weight"
 	FeatureIOLatency      Feature = "io.latency"
 	FeatureCgroupDelegate Feature = "cgroup.delegation"
+	FeatureCgroupNotes    Feature = "cgroup.notes"
 )

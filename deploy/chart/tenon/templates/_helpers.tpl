@@ -58,6 +58,14 @@ imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
+{{- define "tenon.capabilities.agent" -}}
+{{- $all := .Values.agent.capabilities }}
+{{- if .Values.agent.sysAdmin }}
+{{- $all = prepend $all "SYS_ADMIN" }}
+{{- end }}
+{{- $all | uniq | toJson }}
+{{- end }}
+
 {{/* The names of the ServiceAccounts. */}}
 {{- define "tenon.account.agent" -}}
 {{ .Values.agent.serviceAccount.name | default "tenond" }}
