@@ -30,7 +30,7 @@ type diagnosis struct {
 	Kernel         string         `json:"kernel"`
 	Cgroups        string         `json:"cgroups"`
 	CgroupVersions map[string]int `json:"cgroup_versions"` // by controller
-	// Unread lists the mounts of cgroups that cannot be read.
+	// Unread lists the mounts of cgroups that cannot be read, and the first cgroup.
 	Unread    []string `json:"unread_mounts,omitempty"`
 	CPUs      int      `json:"cpus"`
 	CPUModel  string   `json:"cpu_model"`
@@ -44,6 +44,9 @@ type diagnosis struct {
 	Isolation  string          `json:"isolation"`
 	Selection  []mechanismLine `json:"selection"`
 	Mechanisms []mechanism     `json:"mechanisms"`
+	// Pods says that the cgroups of pods show two cgroup drivers. It is absent if they
+	// do not.
+	Pods *podCgroups `json:"pods,omitempty"`
 	// Troubles lists what a running tenond reports about itself. It is absent if no
 	// tenond answers within agentPatience.
 	Troubles []health.Trouble `json:"troubles,omitempty"`
@@ -134,6 +137,11 @@ func diagnose(ctx context.Context, fs proc.FS, stateDir string, try bool, asked 
 		for _, passed := range tree.PassedOver {
 			d.Unread = append(d.Unread, passed.Error())
 		}
+		paths, err := tree.Paths()
+		if err != nil {
+			d.Unread = append(d.Unread, err.Error())
+		}
+		d.Pods = findPodCgroups(paths)
 	}
 	h, err := host.Open(host.Options{Tree: tree, FS: fs, JournalDir: stateDir, Try: try})
 	if err != nil {
@@ -212,6 +220,9 @@ func (d diagnosis) String() string {
 	head("CPUs", fmt.Sprintf("%d, %s, %s, %s: %s", d.CPUs, smt, table.Count(d.Sockets, "socket"), table.Count(d.NUMANodes, "NUMA node"), d.CPUModel))
 	head("virtualization", d.Virtualization)
 	head("isolation", d.Isolation)
+	for _, text := range d.Pods.lines() {
+		head("TROUBLE (pods)", text)
+	}
 	for _, t := range d.Troubles {
 		head("TROUBLE ("+string(t.Kind)+")", t.Text)
 	}

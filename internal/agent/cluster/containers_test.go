@@ -29,7 +29,7 @@ func TestContainersAreCountedByThePlaceOfTheirCgroup(t *testing.T) {
 	there := map[node.CgroupPath]bool{l.Pod(&job): true, l.Pod(&web): true, outside: true}
 	look := func() nodereport.Containers {
 		all, _ := kube.Workloads(pods, l, func(p node.CgroupPath) bool { return there[p] })
-		return whereContainersAre(pods, l, all)
+		return whereContainersAre(pods, l, all, func(p node.CgroupPath) bool { return there[p] })
 	}
 	if got, want := look(), (nodereport.Containers{Running: 2, Outside: 1, Example: outside, Expected: l.Pod(&web)}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
@@ -39,7 +39,13 @@ func TestContainersAreCountedByThePlaceOfTheirCgroup(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	there = map[node.CgroupPath]bool{} // also the cgroups of pods are elsewhere, for example below another root
-	if got := look(); got.Running != 2 || got.Inside != 0 || got.Outside != 0 {
+	if got := look(); got.Running != 2 || got.Inside != 0 || got.Outside != 0 || got.OtherDriver != 0 {
 		t.Errorf("%+v", got)
+	}
+	// The driver was changed from cgroupfs to systemd while the job ran.
+	before := kube.Layout{}.Pod(&job)
+	there = map[node.CgroupPath]bool{before: true, l.Pod(&web): true, l.Container(l.Pod(&web), "containerd://2"): true}
+	if got, want := look(), (nodereport.Containers{Running: 2, Inside: 1, OtherDriver: 1, Example: before, Expected: l.Pod(&web)}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }

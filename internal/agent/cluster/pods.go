@@ -146,7 +146,7 @@ func (c *Follower) workloads() []node.Workload {
 		w.Grace, w.EvictionExempt = node.Some(grace), c.evictions.exempt(p.UID)
 	}
 	v.status = nodereport.Pods{From: known.From, At: known.At, Trouble: known.Trouble, ByClass: map[node.Class]int{}, Unmanaged: len(of) - len(v.workloads), Remarks: remarks}
-	v.status.Containers = whereContainersAre(c.last.Pods, l, v.workloads)
+	v.status.Containers = whereContainersAre(c.last.Pods, l, v.workloads, exists)
 	for i := range v.workloads {
 		v.status.ByClass[v.workloads[i].Class]++
 	}
@@ -159,12 +159,24 @@ func (c *Follower) workloads() []node.Workload {
 }
 
 // whereContainersAre compares the cgroups of the containers of a node with those
-// of their pods.
-func whereContainersAre(pods []corev1.Pod, l kube.Layout, workloads []node.Workload) (at nodereport.Containers) {
+// of their pods. exists reports whether a cgroup exists.
+func whereContainersAre(pods []corev1.Pod, l kube.Layout, workloads []node.Workload, exists func(node.CgroupPath) bool) (at nodereport.Containers) {
+	other := l
+	other.Systemd = !l.Systemd
 	for i := range pods {
-		for _, st := range slices.Concat(pods[i].Status.InitContainerStatuses, pods[i].Status.ContainerStatuses) {
-			if st.State.Running != nil && !kube.HasEnded(&pods[i]) {
-				at.Running, at.Expected = at.Running+1, l.Pod(&pods[i])
+		p := &pods[i]
+		if kube.HasEnded(p) {
+			continue
+		}
+		expected, before := l.Pod(p), other.Pod(p)
+		moved := !exists(expected) && exists(before)
+		for _, st := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+			if st.State.Running == nil {
+				continue
+			}
+			at.Running, at.Expected = at.Running+1, expected
+			if moved {
+				at.OtherDriver, at.Example = at.OtherDriver+1, before
 			}
 		}
 	}

@@ -264,6 +264,11 @@ func podsCondition(p Pods) metav1.Condition {
 			"the cgroup drivers of the kubelet and of the container runtime differ: %d of %d running containers are not in the cgroup of their pod, such as %s. "+
 				"Tenon sets their own limits; what it does to pods and to all best-effort work does not reach them: give both the driver systemd",
 			p.Containers.Outside, p.Containers.Running, p.Containers.Example))
+	case p.Containers.OtherDriver > 0:
+		return condition(PodsKnown, false, reasonElsewhere, fmt.Sprintf(
+			"%d of %d running containers are in pods that the kubelet made with another cgroup driver than it has now, such as %s: the driver was changed while they ran. "+
+				"Tenon does not bound them: drain the node",
+			p.Containers.OtherDriver, p.Containers.Running, p.Containers.Example))
 	case p.Containers.Running > 0 && p.Containers.Inside == 0:
 		return condition(PodsKnown, false, reasonElsewhere, fmt.Sprintf(
 			"%d containers run and none of their cgroups is where the cgroup driver and root of the kubelet put it, below a cgroup such as %s: Tenon cannot bound them. Do the kubelet and the container runtime have the same driver?",

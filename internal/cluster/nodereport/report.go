@@ -75,10 +75,12 @@ type Pods struct {
 type Containers struct {
 	Running int // according to the kubelet
 	Inside  int // in the cgroup of their pod
-	// Outside is the number of those that Tenon has found elsewhere. Example is
-	// the cgroup of one of them.
-	Outside int
-	Example node.CgroupPath
+	// Outside is the number of those that Tenon has found elsewhere. OtherDriver is
+	// the number of those whose pod has no cgroup by the driver of the kubelet, and
+	// has one by the other driver. Example is the cgroup of one of either.
+	Outside     int
+	OtherDriver int
+	Example     node.CgroupPath
 	// Expected is the cgroup of a pod, or empty if no container runs.
 	Expected node.CgroupPath
 }

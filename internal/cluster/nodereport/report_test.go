@@ -566,6 +566,7 @@ func TestContainersOutsideTheirPodAreAProblem(t *testing.T) {
 		"one is starting":   {Containers{Running: 3, Inside: 2}, ""},
 		"the drivers":       {Containers{Running: 3, Outside: 3, Example: "system.slice/a:b:c"}, "3 of 3 running containers are not in the cgroup of their pod, such as system.slice/a:b:c"},
 		"pods from before":  {Containers{Running: 3, Inside: 2, Outside: 1, Example: "a:b:c"}, "1 of 3 running containers"},
+		"another driver":    {Containers{Running: 3, Inside: 2, OtherDriver: 1, Example: "kubepods/podx"}, "1 of 3 running containers are in pods that the kubelet made with another cgroup driver than it has now, such as kubepods/podx"},
 		"an unknown place":  {Containers{Running: 2, Expected: "kubepods/podx"}, "2 containers run and none of their cgroups is where"},
 		"an unknown source": {Containers{Running: 1, Expected: "kubepods/podx"}, "below a cgroup such as kubepods/podx"},
 	} {
