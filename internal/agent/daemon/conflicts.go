@@ -26,16 +26,6 @@ type lastWrite struct {
 	found []time.Time // times of snapshots with another value, oldest first
 }
 
-// rewritten reports whether a value of this type changes only when the knob is
-// written. Other values also change when processes start or end.
-func rewritten(v node.Value) bool {
-	switch v.(type) {
-	case node.Run, node.Scheduler, node.Threads:
-		return false
-	}
-	return true
-}
-
 // see compares the knobs of a snapshot with Tenon's last writes, and records
 // recent conflicts in the snapshot.
 func (c *writeConflicts) see(s *node.Snapshot) {
@@ -61,7 +51,7 @@ func (c *writeConflicts) note(s plan.Step, became node.Value) {
 		w.value = nil // the other component may still write it
 		return
 	}
-	if s.Release || !rewritten(became) {
+	if s.Release || !node.IsKept(became) {
 		delete(c.knobs, s.Knob)
 		return
 	}

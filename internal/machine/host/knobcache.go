@@ -1,10 +1,12 @@
 package host
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	"tenon.sh/tenon/internal/decide/writeconflict"
 	"tenon.sh/tenon/internal/kernel/cgroup"
 	"tenon.sh/tenon/internal/machine/reread"
 	"tenon.sh/tenon/internal/model/node"
@@ -33,6 +35,9 @@ type knobCache struct {
 	touched            []node.Knob  // knobs that Tenon has changed
 	ours, others       []node.Knob  // order, divided into the knobs in touched and all others
 	changed, unchanged reread.Cycle // which of ours and of others are due
+
+	overwritten map[node.Knob]time.Time // when another component was last found to have written one of ours
+	contested   []node.Knob             // those that it was found to have written again, the oldest first
 
 	inner      []node.CgroupPath // cgroups inside best-effort workloads
 	innerStale bool
@@ -73,9 +78,7 @@ func (c *knobCache) read(at time.Time, groups []node.CgroupPath, touched []node.
 		}
 		c.gaps = false
 	}
-	for i := range c.changed.Due(at, len(c.ours), reread.Slower(reread.Changed, len(c.ours))) {
-		c.set(c.ours[i], c.readKnob(c.ours[i]))
-	}
+	c.readOurs(at)
 	for i := range c.unchanged.Due(at, len(c.others), reread.Slower(reread.Unchanged, len(c.others))) {
 		c.set(c.others[i], c.readKnob(c.others[i]))
 	}
@@ -88,6 +91,51 @@ func (c *knobCache) read(at time.Time, groups []node.CgroupPath, touched []node.
 		}
 	}
 	return c.now
+}
+
+// mostContested is the maximum number of knobs that every call of read reads.
+const mostContested = 32
+
+// readOurs reads those knobs that Tenon has changed and that are due. If another
+// component has written one of them, it reads all of them: systemd and the kubelet write
+// many at once. It also reads the knobs that another component writes again and again,
+// as the kubelet does each minute, so that such a write lasts for one tick at most. The
+// caller holds c.mu.
+func (c *knobCache) readOurs(at time.Time) {
+	found := false
+	again := func(k node.Knob) {
+		before, known := c.known[k]
+		now := c.readKnob(k)
+		c.set(k, now)
+		if !known || before == nil || now == nil || now == before || !node.IsKept(now) {
+			return
+		}
+		found = true
+		if last, was := c.overwritten[k]; was && at.Sub(last) <= writeconflict.Remembered && len(c.contested) < mostContested && !slices.Contains(c.contested, k) {
+			c.contested = append(c.contested, k)
+		}
+		if c.overwritten == nil {
+			c.overwritten = map[node.Knob]time.Time{}
+		}
+		c.overwritten[k] = at
+	}
+	c.contested = slices.DeleteFunc(c.contested, func(k node.Knob) bool {
+		_, ours := slices.BinarySearchFunc(c.touched, k, node.Knob.Compare)
+		return !ours || at.Sub(c.overwritten[k]) > writeconflict.Remembered
+	})
+	for _, k := range c.contested {
+		again(k)
+	}
+	for i := range c.changed.Due(at, len(c.ours), reread.Slower(reread.Changed, len(c.ours))) {
+		again(c.ours[i])
+	}
+	if !found {
+		return
+	}
+	for _, k := range c.ours {
+		again(k)
+	}
+	maps.DeleteFunc(c.overwritten, func(_ node.Knob, last time.Time) bool { return at.Sub(last) > writeconflict.Remembered })
 }
 
 // sharesMemory reports whether two slices share the same memory.

@@ -79,6 +79,74 @@ func readAgain(t *testing.T, within time.Duration, touched []node.Knob) {
 	}
 }
 
+// TestOneForeignWriteShowsTheOthers writes many knobs at once, as systemctl
+// daemon-reload does. When the first of them is read again, all are.
+func TestOneForeignWriteShowsTheOthers(t *testing.T) {
+	groups := []node.CgroupPath{"a", "b", "c", "d", "e"}
+	h, write := fixtureHost(t, "a", "b", "c", "d", "e")
+	touched := []node.Knob{tasks("a"), tasks("b"), tasks("c"), tasks("d"), tasks("e")}
+	at := time.Unix(0, 0)
+	h.cache.read(at, groups, touched)
+	for _, g := range groups {
+		write(string(g), "pids.max", "7")
+	}
+	seen := 0
+	for _, k := range touched {
+		if h.cache.read(at.Add(reread.Changed/5), groups, touched)[k] == (node.Maximum{Max: 7}) {
+			seen++
+		}
+	}
+	if seen != len(touched) {
+		t.Errorf("after a fifth of the time %d of %d new values are seen", seen, len(touched))
+	}
+}
+
+// TestAKnobThatIsWrittenAgainIsReadInEachSnapshot lets another component write one of
+// many knobs each minute, as the kubelet does with the driver systemd.
+func TestAKnobThatIsWrittenAgainIsReadInEachSnapshot(t *testing.T) {
+	var groups []node.CgroupPath
+	var names []string
+	var touched []node.Knob
+	for i := range 20 {
+		name := string(rune('a' + i))
+		names, groups, touched = append(names, name), append(groups, node.CgroupPath(name)), append(touched, tasks(node.CgroupPath(name)))
+	}
+	h, write := fixtureHost(t, names...)
+	at := time.Unix(0, 0)
+	seenAt := func() (ticks int) {
+		for ticks = 1; ; ticks++ {
+			at = at.Add(time.Second)
+			if h.cache.read(at, groups, touched)[tasks("h")] == (node.Maximum{Max: 7}) {
+				return ticks
+			}
+			if ticks > 6 {
+				t.Fatal("the write of another component is not seen")
+			}
+		}
+	}
+	h.cache.read(at, groups, touched)
+	for minute := range 4 {
+		write("h", "pids.max", "7")
+		if ticks := seenAt(); minute > 1 && ticks > 1 {
+			t.Errorf("write %d is seen after %d ticks, want the next one", minute, ticks)
+		}
+		write("h", "pids.max", "max") // Tenon puts its value back
+		h.cache.drop(tasks("h"))
+		for range 50 {
+			at = at.Add(time.Second)
+			h.cache.read(at, groups, touched)
+		}
+	}
+	// After a time without such writes, the knob is one of many again.
+	for range 700 {
+		at = at.Add(time.Second)
+		h.cache.read(at, groups, touched)
+	}
+	if len(h.cache.contested) != 0 {
+		t.Errorf("%v are still read in each snapshot", h.cache.contested)
+	}
+}
+
 func TestASnapshotReadsNoKnownKnob(t *testing.T) {
 	h, write := fixtureHost(t, "a")
 	at := time.Unix(0, 0)

@@ -25,6 +25,16 @@ type Value interface {
 	CompareWidth(Value) int
 }
 
+// IsKept reports whether a value of this type changes only when the knob is written.
+// Other values also change when processes start or end.
+func IsKept(v Value) bool {
+	switch v.(type) {
+	case Run, Scheduler, Threads:
+		return false
+	}
+	return true
+}
+
 // compareWith returns compare(o) if o has the type V, and otherwise 0, which
 // means that the values are not comparable.
 func compareWith[V Value](o Value, compare func(V) int) int {
