@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/kernel/task"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 const (
@@ -29,8 +30,6 @@ const (
 const firstLines = `{apiVersion: v1, kind: Pod, metadata: {name: first, labels: {koordinator.sh/qosClass: BE}}, spec: {terminationGracePeriodSeconds: 1,
 initContainers: [{name: init, image: "busybox:1", command: [sh, -c, "SAY"], resources: {limits: {kubernetes.io/batch-cpu: "250", kubernetes.io/batch-memory: 64Mi}}}],
 containers: [{name: main, image: "busybox:1", command: [sh, -c, "SAY; sleep 10000"], resources: {limits: {kubernetes.io/batch-cpu: "500", kubernetes.io/batch-memory: 128Mi}}}]}}`
-
-const say = "cat /sys/fs/cgroup/memory/memory.limit_in_bytes"
 
 // A chart is an installation of Tenon by Helm from the project's images.
 type chart struct {
@@ -45,10 +44,13 @@ type chart struct {
 func newChart(t *testing.T, c *Cluster, n *Node) *chart {
 	t.Helper()
 	h := &chart{t: t, c: c, n: n, helm: filepath.Join(Cache(), "helm")}
-	h.build("../chart", "go", "build", "-o", h.helm, "helm.sh/helm/v4/cmd/helm")
-	out := t.TempDir()
-	h.build(".", "go", "run", "../../deploy/image", "-root", "../..", "-version", "test", "-arch", runtime.GOARCH, "-only", "tenond,tenon-manager", "-out", out)
-	if err := c.addRelease(Release{Images: out, Version: "test"}); err != nil {
+	images := os.Getenv("TENON_TEST_RELEASE") // of a guest, which has Helm, too
+	if images == "" {
+		images = t.TempDir()
+		h.build("../chart", "go", "build", "-o", h.helm, "helm.sh/helm/v4/cmd/helm")
+		h.build(".", "go", "run", "../../deploy/image", "-root", "../..", "-version", "test", "-arch", runtime.GOARCH, "-only", "tenond,tenon-manager", "-out", images)
+	}
+	if err := c.addRelease(Release{Images: images, Version: "test", Scheduler: inGuest()}); err != nil {
 		t.Fatal(err)
 	}
 	// With the default settings, a busy machine would have no batch resources,
@@ -101,8 +103,15 @@ func (h *chart) batchResources() (found map[string]string, err error) {
 // agents, and uninstalls everything. A best-effort pod must have its values
 // before its first instruction. The roles of the chart must grant no permission
 // that these steps do not need.
+//
+// In a guest it is the whole cluster on cgroup v2, with tenon-scheduler. The parts
+// that do not depend on the version of cgroups do not run there.
 func TestHelmInstallsAndUninstallsWithoutATrace(t *testing.T) {
 	aloneInTurn(t)
+	if inGuest() {
+		wholeClusterInAGuest(t)
+		return
+	}
 	audit, log := auditing(t)
 	// CPU 0 is for processes outside pods, such as the client of the lab.
 	c, n := upWith(t, "chart", NodeOptions{Kubelet: "cpuManagerPolicy: static\nreservedSystemCPUs: \"0\"\ncpuManagerPolicyOptions: {strict-cpu-reservation: \"true\"}\n"}, audit...)
@@ -110,17 +119,7 @@ func TestHelmInstallsAndUninstallsWithoutATrace(t *testing.T) {
 	h.kubectl("create", "namespace", home)
 	h.run(append([]string{"install", release, chartDir, "--dry-run=server"}, h.args...)...)
 
-	begun := time.Now()
-	h.run(append([]string{"install", release, chartDir}, h.args...)...)
-	requireSoon(t, 2*time.Minute, "the node has batch memory", func() error {
-		found, err := h.batchResources()
-		if err == nil && (found["kubernetes.io/batch-memory"] == "" || found["kubernetes.io/batch-memory"] == "0") {
-			err = fmt.Errorf("it has %v", found)
-		}
-		return err
-	})
-	t.Logf("%.1f s from helm install to the first batch resource, with the images to be pulled", time.Since(begun).Seconds())
-	requireSoon(t, time.Minute, "all of Tenon is ready", func() error { return h.ready() })
+	h.install()
 	t.Logf("helm test:\n%s", h.run("test", release, "--namespace", home, "--logs"))
 	h.updateCRDs()
 	if warnings := h.kubectl("get", "validatingadmissionpolicy", "tenon-own-report", "-o", "jsonpath={.status.typeChecking.expressionWarnings}"); warnings != "" {
@@ -140,6 +139,65 @@ func TestHelmInstallsAndUninstallsWithoutATrace(t *testing.T) {
 	granted := h.granted()
 	h.uninstall()
 	h.grantsNoMore(granted, log)
+}
+
+// wholeClusterInAGuest installs the chart in a guest, with tenon-scheduler. After it
+// is uninstalled, each file of each cgroup must be as before.
+func wholeClusterInAGuest(t *testing.T) {
+	c, n := startGuestCluster(t, Options{Name: "chart", Controllers: []string{"--controllers=*"}}, NodeOptions{})
+	u := &unifiedNode{t: t, c: c, n: n}
+	h := newChart(t, c, n)
+	h.args = append(h.args, "--set", "scheduler.enabled=true", "--set", "scheduler.replicas=1", "--set", "manager.replicas=1")
+	empty := u.values()
+	h.kubectl("create", "namespace", home)
+	h.install()
+	h.firstInstruction()
+	h.ownCPUs()
+	h.replaceAgents()
+	h.uninstall()
+	h.kubectl("delete", "pods", "--all", "--grace-period=1", "--wait=false")
+	u.noPodIsLeft()
+	u.unchangedSince(empty)
+}
+
+// ownCPUs creates a pod that asks for a CPU of its own. The webhook must give it to
+// tenon-scheduler, which chooses the CPU, and its first command must run there.
+func (h *chart) ownCPUs() {
+	h.t.Helper()
+	pod := strings.NewReplacer("NAME", "own", "schedulerName: none, ", "").Replace(pinnedPod)
+	if _, err := h.c.KubectlApply(h.t.Context(), pod, "apply", "-f", "-"); err != nil {
+		h.t.Fatal(err)
+	}
+	requireSoon(h.t, 2*time.Minute, "the pod with a CPU of its own runs", func() error { return phase(h.t, h.c, "own", "Running") })
+	if by := h.kubectl("get", "pod", "own", "-o", "jsonpath={.spec.schedulerName}"); by != "tenon-scheduler" {
+		h.t.Errorf("the pod has the scheduler %s", by)
+	}
+	var chosen struct {
+		CPUs unit.CPUSet `json:"cpus"`
+	}
+	if err := json.Unmarshal([]byte(h.kubectl("get", "pod", "own", "-o", `jsonpath={.metadata.annotations.tenon\.sh/cpus}`)), &chosen); err != nil || chosen.CPUs.Len() != 1 {
+		h.t.Errorf("the scheduler chose CPUs %v: %v", chosen.CPUs, err)
+	}
+	startsOn(h.t, h.c, "own", chosen.CPUs)
+	heldBy(h.t, &agent{t: h.t, c: h.c, n: h.n}, uid(h.t, h.c, "own"), chosen.CPUs, "scheduler")
+	endByForce(h.t, h.c, h.n, "own")
+}
+
+// install installs the chart, and waits until all parts are ready and the node has
+// batch memory.
+func (h *chart) install() {
+	h.t.Helper()
+	begun := time.Now()
+	h.run(append([]string{"install", release, chartDir}, h.args...)...)
+	requireSoon(h.t, 2*time.Minute, "the node has batch memory", func() error {
+		found, err := h.batchResources()
+		if err == nil && (found["kubernetes.io/batch-memory"] == "" || found["kubernetes.io/batch-memory"] == "0") {
+			err = fmt.Errorf("it has %v", found)
+		}
+		return err
+	})
+	h.t.Logf("%.1f s from helm install to the first batch resource, with the images to be pulled", time.Since(begun).Seconds())
+	requireSoon(h.t, time.Minute, "all of Tenon is ready", func() error { return h.ready() })
 }
 
 func (h *chart) ready() error {
@@ -265,7 +323,7 @@ func (h *chart) firstInstruction() {
 		return err
 	})
 	requireSoon(h.t, time.Minute, "the webhooks answer", func() error {
-		_, err := h.c.KubectlApply(h.t.Context(), strings.ReplaceAll(firstLines, "SAY", say+" /sys/fs/cgroup/cpu/cpu.cfs_quota_us"), "apply", "-f", "-")
+		_, err := h.c.KubectlApply(h.t.Context(), strings.ReplaceAll(firstLines, "SAY", sayLimits()), "apply", "-f", "-")
 		return err
 	})
 	requireSoon(h.t, time.Minute, "the pod runs", func() error { return phase(h.t, h.c, "first", "Running") })
@@ -278,7 +336,7 @@ func (h *chart) firstInstruction() {
 		}
 	}
 	// The chart's ConfigMap does not enable CPU suppress.
-	if class, err := os.ReadFile(filepath.Join(h.n.Cgroup("cpu", "kubepods/besteffort"), "cpu.cfs_quota_us")); err != nil || strings.TrimSpace(string(class)) != "-1" {
+	if class, err := h.n.setting("cpu", "kubepods/besteffort", "cpu.cfs_quota_us"); err != nil || class != "-1" {
 		h.t.Errorf("the quota of all best-effort pods is %q (%v), want none", class, err)
 	}
 }
@@ -292,16 +350,16 @@ func (h *chart) pod(controller string) string {
 // of its main container.
 func (h *chart) knob(controller, file string, container bool) string {
 	h.t.Helper()
-	dir := h.pod(controller)
+	group := "kubepods/besteffort/pod" + uid(h.t, h.c, "first")
 	if container {
 		id := h.kubectl("get", "pod", "first", "-o", "jsonpath={.status.containerStatuses[0].containerID}")
-		dir = filepath.Join(dir, strings.TrimPrefix(id, "containerd://"))
+		group = filepath.Join(group, strings.TrimPrefix(id, "containerd://"))
 	}
-	text, err := os.ReadFile(filepath.Join(dir, file))
+	text, err := h.n.setting(controller, group, file)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return strings.TrimSpace(string(text))
+	return text
 }
 
 // replaceAgents updates the DaemonSet. The values of pods must stay meanwhile.

@@ -61,6 +61,10 @@ type Options struct {
 	// Images is a folder of prebuilt images, for a machine without the programs
 	// from which the images are made. Default: the folder of [image.Build].
 	Images string
+	// Systemd means that kubelet and containerd have the cgroup driver systemd, and
+	// not cgroupfs. systemd must be the first process of this machine. Such a cluster
+	// has one node, node-0, whose pods are in kubepods.slice of the machine.
+	Systemd bool
 	// SystemCPUs are the CPUs of all processes outside pods: control plane,
 	// registry, kubelets, containerd and its shims. Default: all.
 	SystemCPUs unit.CPUSet
@@ -86,8 +90,12 @@ type Cluster struct {
 	// Made lists folders of the machine that the cluster created as mount
 	// points.
 	Made []string
-	// SystemCPUs is the same as [Options].SystemCPUs.
+	// SystemCPUs and Systemd are the same as in [Options].
 	SystemCPUs unit.CPUSet
+	Systemd    bool
+	// Network identifies the network namespace of the cluster, as /proc/PID/ns/net
+	// does.
+	Network string
 
 	log      func(format string, args ...any)
 	lifeline *os.File // the init ends when this file is closed
@@ -151,7 +159,7 @@ func Up(ctx context.Context, o Options) (_ *Cluster, err error) {
 		}
 	}
 	begun := time.Now()
-	c := &Cluster{Name: o.Name, Dir: Dir(o.Name), Bin: filepath.Join(Cache(), "cluster", "bin"), SystemCPUs: o.SystemCPUs, log: o.Log}
+	c := &Cluster{Name: o.Name, Dir: Dir(o.Name), Bin: filepath.Join(Cache(), "cluster", "bin"), SystemCPUs: o.SystemCPUs, Systemd: o.Systemd, log: o.Log}
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("start cluster %s: %w", o.Name, err)
@@ -264,6 +272,11 @@ func (c *Cluster) Down() error {
 	err := retry(context.Background(), 20*time.Second, func() error {
 		if c.alive() {
 			return fmt.Errorf("its init, process %d, does not end", c.Init)
+		}
+		if c.Systemd {
+			if err := c.endUnits(); err != nil {
+				return err
+			}
 		}
 		if err := removeGroups(c.Name); err != nil {
 			return err

@@ -203,7 +203,7 @@ func TestKubeletAndContainerdAreKilledAtFullLoad(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	a.pod(strings.ReplaceAll(firstLines, "SAY", say), "first", "besteffort")
+	a.pod(strings.ReplaceAll(firstLines, "SAY", "cat /sys/fs/cgroup/memory/memory.limit_in_bytes"), "first", "besteffort")
 	for container, want := range map[string]string{"init": "67108864", "main": "134217728"} {
 		requireSoon(t, 20*time.Second, "container "+container+" begins with its memory limit", func() error {
 			if got := kubectl(t, c, "logs", "first", "-c", container); got != want {

@@ -34,6 +34,7 @@ const registryAddress = "127.0.0.1:5000"
 // An initConfig is the configuration of the init, in init.json.
 type initConfig struct {
 	Images   image.Registry
+	Systemd  bool // of the machine, for kubelet and containerd
 	Lifeline bool // standard input is a pipe that closes when the starter ends
 }
 
@@ -67,7 +68,7 @@ func (c *Cluster) startInit(ctx context.Context, keep bool, images image.Layout)
 		}
 		c.Made = append(c.Made, dir)
 	}
-	text, err := json.Marshal(initConfig{Images: image.Registry{{Dir: c.file("images")}, images}, Lifeline: !keep})
+	text, err := json.Marshal(initConfig{Images: image.Registry{{Dir: c.file("images")}, images}, Systemd: c.Systemd, Lifeline: !keep})
 	if err != nil {
 		return err
 	}
@@ -82,7 +83,10 @@ func (c *Cluster) startInit(ctx context.Context, keep bool, images image.Layout)
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), initEnv+"="+c.Dir)
 	cmd.Stdout, cmd.Stderr = out, out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET}
+	if !c.Systemd { // runc names the first process of a container to systemd by its PID
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWPID
+	}
 	if !keep {
 		read, write, err := os.Pipe()
 		if err != nil {
@@ -96,6 +100,9 @@ func (c *Cluster) startInit(ctx context.Context, keep bool, images image.Layout)
 	}
 	c.Init, c.Born = cmd.Process.Pid, startTimeOf(fmt.Sprintf("/proc/%d", cmd.Process.Pid))
 	go func() { _ = cmd.Wait() }()
+	if c.Network, err = os.Readlink(fmt.Sprintf("/proc/%d/ns/net", c.Init)); err != nil {
+		return fmt.Errorf("start the init: %w", err)
+	}
 	if err := c.save(); err != nil {
 		return err
 	}
@@ -133,7 +140,7 @@ func runInit(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := furnish(); err != nil {
+	if err := furnish(config.Systemd); err != nil {
 		return err
 	}
 	go reap()
@@ -152,8 +159,9 @@ func runInit(dir string) error {
 	return serveDial(filepath.Join(dir, "run", "dial.sock"))
 }
 
-// furnish prepares the mounts and the network of the new namespaces.
-func furnish() error {
+// furnish prepares the mounts and the network of the new namespaces. With systemd,
+// its folder in /run stays there, which has the socket for its clients.
+func furnish(systemd bool) error {
 	// Mounts made here must propagate to the mount namespaces of nodes and
 	// pods, but not to the machine.
 	for _, flag := range []uintptr{unix.MS_SLAVE, unix.MS_SHARED} {
@@ -164,9 +172,26 @@ func furnish() error {
 	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
 		return fmt.Errorf("mount /proc: %w", err)
 	}
+	keep := -1
+	if systemd {
+		var err error
+		if keep, err = unix.Open(systemdDir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+			return fmt.Errorf("open %s: %w", systemdDir, err)
+		}
+		defer func() { _ = unix.Close(keep) }()
+	}
 	for _, dir := range []string{"/run", "/var/lib/cni"} {
 		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=755"); err != nil {
 			return fmt.Errorf("mount %s: %w", dir, err)
+		}
+	}
+	if systemd {
+		err := os.Mkdir(systemdDir, 0o755)
+		if err == nil {
+			err = unix.Mount(fmt.Sprintf("/proc/self/fd/%d", keep), systemdDir, "", unix.MS_BIND, "")
+		}
+		if err != nil {
+			return fmt.Errorf("mount %s: %w", systemdDir, err)
 		}
 	}
 	for _, args := range []string{"link set lo up", "address add " + serviceIP + "/32 dev lo", "address add " + controlIP + "/32 dev lo"} {

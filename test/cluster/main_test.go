@@ -120,6 +120,9 @@ func startCluster(t *testing.T, name string) (*Cluster, *Node) {
 func upWith(t *testing.T, name string, o NodeOptions, apiServer ...string) (*Cluster, *Node) {
 	t.Helper()
 	needsCluster(t)
+	if inGuest() {
+		return startGuestCluster(t, Options{Name: name, APIServer: apiServer, Controllers: []string{"--controllers=*"}}, o)
+	}
 	c, err := Up(t.Context(), Options{Name: name, APIServer: apiServer, Log: t.Logf})
 	if err != nil {
 		t.Fatal(err)

@@ -44,7 +44,8 @@ type Node struct {
 	Name string
 	// IP is the node's address. The kubelet listens there on port 10250.
 	IP string
-	// CgroupRoot is the kubelet's cgroupRoot, for example /testbed-dev-0.
+	// CgroupRoot is the kubelet's cgroupRoot, for example /testbed-dev-0, and / with
+	// the cgroup driver systemd.
 	CgroupRoot string
 	// Dir holds the node's state and logs.
 	Dir string
@@ -57,6 +58,9 @@ type Node struct {
 func (c *Cluster) Node(i int) *Node {
 	n := &Node{cluster: c, index: i, Name: fmt.Sprintf("node-%d", i), IP: fmt.Sprintf("10.88.%d.1", i)}
 	n.CgroupRoot = "/" + groupPrefix(c.Name) + strconv.Itoa(i)
+	if c.Systemd {
+		n.CgroupRoot = "/"
+	}
 	n.Dir = c.file(n.Name)
 	return n
 }
@@ -66,8 +70,13 @@ func (c *Cluster) Node(i int) *Node {
 func (c *Cluster) AddNode(ctx context.Context, i int, o NodeOptions) (*Node, error) {
 	begun, n := time.Now(), c.Node(i)
 	fail := func(err error) (*Node, error) { return nil, fmt.Errorf("start %s: %w", n.Name, err) }
-	if err := makeGroups(n.CgroupRoot); err != nil {
-		return fail(err)
+	switch {
+	case !c.Systemd:
+		if err := makeGroups(n.CgroupRoot); err != nil {
+			return fail(err)
+		}
+	case i != 0:
+		return fail(errors.New("the cgroups of the pods of all nodes would be the same: a cluster with systemd has node-0 only"))
 	}
 	if err := n.configure(o); err != nil {
 		return fail(err)
@@ -114,17 +123,24 @@ func (c *Cluster) AddNode(ctx context.Context, i int, o NodeOptions) (*Node, err
 // lowest address of its ports, which changes with each new pod. The pods then
 // cannot reach their gateway until they look up its address again. The kubelet
 // requires three kernel settings. setup mounts files with these values over the
-// settings, so that the machine keeps its own values. The last process of the
-// script keeps the namespace alive.
+// settings, so that the machine keeps its own values. The node has a /run of its
+// own, but for the folder of systemd, if the cluster has it (furnish). The last
+// process of the script keeps the namespace alive.
 const setup = `
 mount --make-rshared /
 setting() { echo $2 >$1.setting; mount --bind $1.setting /proc/sys/$3; }
 setting $1/overcommit 1 vm/overcommit_memory
 setting $1/panic 10 kernel/panic
 setting $1/oops 1 kernel/panic_on_oops
+bind=--bind
+if [ -d /run/systemd ]; then
+	mkdir -p $1/run/systemd
+	mount --bind /run/systemd $1/run/systemd
+	bind=--rbind
+fi
 for pair in kubelet:/var/lib/kubelet containerd:/var/lib/containerd run:/run varlog:/var/log; do
 	mkdir -p $1/${pair%%:*}
-	mount --bind $1/${pair%%:*} ${pair#*:}
+	mount $bind $1/${pair%%:*} ${pair#*:}
 	mount --make-shared ${pair#*:}
 done
 [ $2 = lo ] || ip link add $2 address $4 type bridge
@@ -158,12 +174,18 @@ func (n *Node) Command(ctx context.Context, name string, args ...string) *exec.C
 }
 
 // Cgroup returns the directory, on this machine, of a control group of the
-// node, for example ("cpu", "kubepods/besteffort").
+// node, for example ("cpu", "kubepods/besteffort"). The names are those of the
+// cgroup driver cgroupfs, whichever driver the node has. They may contain the
+// patterns of path/filepath.
 func (n *Node) Cgroup(controller, group string) string {
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err == nil {
 		controller = ""
 	}
-	return filepath.Join("/sys/fs/cgroup", controller, n.CgroupRoot, group)
+	at := filepath.Join(n.CgroupRoot, group)
+	if n.cluster.Systemd {
+		at = unitPath(group)
+	}
+	return filepath.Join("/sys/fs/cgroup", controller, at)
 }
 
 // StartContainerd starts containerd and returns when it answers the kubelet.

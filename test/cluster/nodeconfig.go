@@ -35,9 +35,13 @@ func (n *Node) configure(o NodeOptions) error {
 	if o.Bare {
 		snapshotter, network = "native", loopbackConfig
 	}
+	driver := "cgroupfs"
+	if c.Systemd {
+		driver = "systemd"
+	}
 	fill := strings.NewReplacer("SNAPSHOTTER", snapshotter, "DIR", n.Dir, "BIN", c.Bin, "PKI", c.file("pki"), "NODE", n.Name, "ADDRESS", n.IP,
 		"LOOPBACK", fmt.Sprintf("10.88.%d.2/32", n.index), "SUBNET", fmt.Sprintf("10.88.%d.0/24", n.index), "BRIDGE", n.bridge(),
-		"CGROUP", n.CgroupRoot, "PAUSE", image.Pause, "NONRI", fmt.Sprint(o.NoNRI), "REGISTRY", cmp.Or(o.Registry, registryAddress))
+		"CGROUP", n.CgroupRoot, "DRIVER", driver, "SYSTEMD", fmt.Sprint(c.Systemd), "PAUSE", image.Pause, "NONRI", fmt.Sprint(o.NoNRI), "REGISTRY", cmp.Or(o.Registry, registryAddress))
 	for file, text := range map[string]string{
 		"containerd.toml":             fill.Replace(containerdConfig),
 		"certs.d/_default/hosts.toml": fill.Replace(mirrorConfig),
@@ -104,6 +108,7 @@ const containerdConfig = `version = 3
   runtime_type = 'io.containerd.runc.v2'
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
   BinaryName = 'BIN/runc'
+  SystemdCgroup = SYSTEMD
 [plugins.'io.containerd.cri.v1.runtime'.cni]
   bin_dirs = ['BIN/cni', 'DIR/plugins']
   conf_dir = 'DIR/cni'
@@ -120,7 +125,7 @@ const containerdConfig = `version = 3
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 failCgroupV1: false
-cgroupDriver: cgroupfs
+cgroupDriver: DRIVER
 cgroupRoot: CGROUP
 containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
 authentication:

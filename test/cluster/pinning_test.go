@@ -35,7 +35,7 @@ func TestCalPiRunsAsPublished(t *testing.T) {
 	var c *Cluster
 	var n *Node
 	if inGuest() {
-		c, n = startBareCluster(t, Options{Name: "pi"})
+		c, n = startGuestCluster(t, Options{Name: "pi"}, NodeOptions{})
 	} else {
 		c, n = startCluster(t, "pi")
 	}

@@ -225,7 +225,7 @@ func (a *agent) restore(before map[string]string) {
 	for file, v := range after {
 		// The kubelet recomputes the weight of the level from its pods now and
 		// then.
-		if was, had := before[file]; had && was != v && !strings.HasSuffix(file, "/burstable/cpu.shares") {
+		if was, had := before[file]; had && was != v && !isWeightOfBurstable(file) {
 			a.t.Errorf("%s is %q and was %q; tenon restore said:\n%s", file, v, was, out)
 		}
 	}
@@ -236,9 +236,7 @@ func (a *agent) restore(before map[string]string) {
 func (a *agent) values() map[string]string {
 	a.t.Helper()
 	all := map[string]string{}
-	for controller, files := range map[string][]string{
-		"cpu": {"cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.cfs_burst_us", "cpu.idle"}, "memory": {"memory.limit_in_bytes"}, "cpuset": {"cpuset.cpus", "cpuset.mems"},
-	} {
+	for controller, files := range filesOfPods() {
 		groups, err := groupsBelow(a.n.Cgroup(controller, "kubepods"))
 		if err != nil {
 			a.t.Fatal(err)
@@ -283,11 +281,11 @@ func (a *agent) awaitSettled() map[string]string {
 // read reads a number from a file of a cgroup of the node, below kubepods.
 func (a *agent) read(controller, group, file string) int {
 	a.t.Helper()
-	text, err := os.ReadFile(filepath.Join(a.n.Cgroup(controller, filepath.Join("kubepods", group)), file))
+	text, err := a.n.setting(controller, filepath.Join("kubepods", group), file)
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	n, err := strconv.Atoi(text)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -381,7 +379,9 @@ func TestTenondKeepsTheNodeOfACluster(t *testing.T) {
 	a.start()
 	time.Sleep(5 * time.Second) // five ticks
 	// Only the bound may follow the use of the node.
-	moved := func(file string) bool { return strings.Contains(file, "cpu.cfs_quota_us") }
+	moved := func(file string) bool {
+		return strings.Contains(file, "cpu.cfs_quota_us") || filepath.Base(file) == "cpu.max"
+	}
 	for file, v := range a.values() {
 		if !moved(file) && held[file] != v {
 			t.Errorf("the restart made %s %q of %q", file, v, held[file])
@@ -473,7 +473,7 @@ func TestAResizedPodGetsItsNewLimits(t *testing.T) {
 	c, n := startCluster(t, "resize")
 	a := newAgent(t, c, n)
 	group := a.pod(strings.Replace(servicePod, "LIMIT", "500m", 1), "web", "burstable")
-	if _, err := os.Stat(filepath.Join(n.Cgroup("cpu", "kubepods"), "cpu.cfs_burst_us")); err != nil {
+	if _, err := n.setting("cpu", "kubepods", "cpu.cfs_burst_us"); err != nil {
 		t.Skip("this kernel has no cpu.max.burst")
 	}
 	a.start()
@@ -587,11 +587,14 @@ template: {metadata: {labels: {app: tenond}}, spec: {schedulerName: none, contai
 	}
 	after := a.values()
 	for file, v := range after {
-		if was, had := before[file]; had && was != v && !strings.HasSuffix(file, "/burstable/cpu.shares") {
+		if was, had := before[file]; had && was != v && !isWeightOfBurstable(file) {
 			t.Errorf("%s is %q and was %q", file, v, was)
 		}
-		own := map[string]string{"cpu.shares": "2", "cpu.cfs_quota_us": "-1", "cpu.idle": "0", "memory.limit_in_bytes": "9223372036854771712"}[filepath.Base(file)]
-		if strings.Contains(file, young) && own != "" && v != own {
+		own := map[string]string{
+			"cpu.shares": "2", "cpu.cfs_quota_us": "-1", "cpu.idle": "0", "memory.limit_in_bytes": "9223372036854771712",
+			"cpu.weight": "1", "cpu.max": "max 100000", "memory.max": "max",
+		}[filepath.Base(file)]
+		if strings.Contains(file, filepath.Base(n.Cgroup("cpu", "kubepods/"+young))) && own != "" && v != own {
 			t.Errorf("%s is %q", file, v)
 		}
 	}
