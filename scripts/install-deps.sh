@@ -117,6 +117,7 @@ tests() {
 	need containerd containerd
 	need runc runc
 	need e2fsprogs mke2fs
+	want systemd /lib/systemd/systemd # in a guest
 	need debootstrap debootstrap
 	need git git # tells which files are the project's
 }

@@ -8,7 +8,8 @@
 #	                                is not cached; an empty line: it has none
 #
 # Without the module loop a guest has no block device, and without virtio_net
-# (which needs failover and net_failover) no network. 6.18 has all four.
+# (which needs failover and net_failover) no network; the pods of a node need overlay,
+# veth and bridge (which needs llc and stp). 6.18 has all of them.
 #
 # SERIES is one of Debian's unmodified cloud kernels, fetched through apt with a
 # private state directory: 6.18 (default), 7.3, 6.1 or 5.10; or 6.12, which is built
@@ -36,7 +37,7 @@ fi
 # archive, the newest release that matches pattern is used.
 series=${1:-6.18} modules=loop budget=120
 case $series in
-6.18) modules="loop failover net_failover virtio_net" release=6.18.15+deb13-cloud-amd64 pattern='6\.18\.[0-9]*+deb13-cloud-amd64' suite=trixie-backports ;;
+6.18) modules="loop failover net_failover virtio_net llc stp bridge veth overlay" release=6.18.15+deb13-cloud-amd64 pattern='6\.18\.[0-9]*+deb13-cloud-amd64' suite=trixie-backports ;;
 7.3) release=7.3.4+deb13-cloud-amd64 pattern='7\.3\.[0-9]*+deb13-cloud-amd64' suite=trixie-backports ;;
 6.1) release=6.1.0-50-cloud-amd64 pattern='6\.1\.0-[0-9]*-cloud-amd64' suite=bookworm ;;
 5.10) release=5.10.0-32-cloud-amd64 pattern='5\.10\.0-[0-9]*-cloud-amd64' suite=bullseye ;; # no test starts it by itself

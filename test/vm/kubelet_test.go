@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,9 +19,9 @@ import (
 func TestKubeletOnCgroupV2(t *testing.T) {
 	oneOf(t, long, t.Name())
 	t.Parallel() // the guest uses one CPU of the host
-	m := withCluster(t)
+	m := withCluster(t, false)
 	m.Topology = Topology{Sockets: 1, CoresPerSocket: 2, ThreadsPerCore: 1}
-	runInCluster(t, m, 15*time.Minute, "TestSeedsOnCgroupV2")
+	runInCluster(t, m, 15*time.Minute)
 }
 
 // TestCalPiOnFiveCPUs runs the published pod of seed 002 word for word: 3,000
@@ -31,19 +33,37 @@ func TestCalPiOnFiveCPUs(t *testing.T) {
 		t.Skip("runs in make soak: set TENON_TEST_KERNELS=all")
 	}
 	t.Parallel()
-	m := withCluster(t)
+	m := withCluster(t, false)
 	m.Topology = Topology{Sockets: 1, CoresPerSocket: 5, ThreadsPerCore: 1}
-	runInCluster(t, m, 30*time.Minute, "TestCalPiRunsAsPublished")
+	runInCluster(t, m, 30*time.Minute)
 }
 
 // withCluster returns a machine with the disk of clusterDisk. Its clock counts
 // instructions, because Kubernetes has timeouts and this machine may be busy.
-func withCluster(t *testing.T) Machine {
+// release adds what installs Tenon.
+func withCluster(t *testing.T, release bool) Machine {
 	t.Helper()
 	m := forKubernetes(countInstructions(t, machine(t)))
 	m.MiBPerNode = 4096
-	m.Disk = clusterDisk(t)
+	root := clusterDisk(t)
+	if runOf(t).Systemd {
+		addSystemd(t, root)
+	}
+	if release {
+		addRelease(t, root)
+	}
+	m.Disk = makeDisk(t, root)
 	return m
+}
+
+// runOf returns the list of tests of the calling test.
+func runOf(t *testing.T) ClusterRun {
+	t.Helper()
+	i := slices.IndexFunc(ClusterRuns, func(r ClusterRun) bool { return r.Test == t.Name() })
+	if i < 0 {
+		t.Fatalf("%s has no list of tests in ClusterRuns", t.Name())
+	}
+	return ClusterRuns[i]
 }
 
 // forKubernetes makes a machine that counts instructions fast enough for the
@@ -59,18 +79,30 @@ func forKubernetes(m Machine) Machine {
 	return m
 }
 
-// runInCluster runs one test of test/cluster in a machine of withCluster. limit
-// is on the clock of this machine.
-func runInCluster(t *testing.T, m Machine, limit time.Duration, test string) {
+// runInCluster runs the list of the calling test in a machine of withCluster, one
+// test after another. limit is on the clock of this machine.
+func runInCluster(t *testing.T, m Machine, limit time.Duration) {
 	t.Helper()
-	boot := new(Image)
-	boot.Text("/on-disk.sh", mountDisk)
+	run, boot := runOf(t), new(Image)
+	list := run.Commit
+	if runsEverywhere() {
+		list = slices.Concat(run.Commit, run.Soak)
+	}
+	args := []string{"/usr/bin/env", "-C", "/src/test/cluster", "/tests/cluster", "-test.v", "-test.run=^(" + strings.Join(list, "|") + ")$", "-test.parallel=1", "-test.timeout=" + (limit + 10*time.Minute).String()}
+	driver := "cgroupfs"
+	if run.Systemd {
+		driver = "systemd"
+		bootSystemd(t, boot, seriesOf(m.Kernel))
+	} else {
+		boot.Text("/on-disk.sh", mountDisk)
+		args = append([]string{"sh", "/on-disk.sh"}, args...)
+	}
 	tests := Command{
 		Name: "test/cluster",
-		Args: []string{"sh", "/on-disk.sh", "/usr/bin/env", "-C", "/src/test/cluster", "/tests/cluster", "-test.v", "-test.run=^" + test + "$", "-test.timeout=20m"},
+		Args: args,
 		Env: []string{
 			"TENON_CACHE=/cache", "TENON_TEST_BIN=/usr/bin", "TENON_TEST_IMAGES=/cache/cluster/images",
-			"TENON_TEST_CLUSTER=1", "TENON_TEST_STRICT=1", "TENON_TEST_PATIENCE=3m",
+			"TENON_TEST_CLUSTER=1", "TENON_TEST_STRICT=1", "TENON_TEST_PATIENCE=3m", "TENON_TEST_CGROUP_DRIVER=" + driver, "TENON_TEST_RELEASE=" + guestRelease,
 			"GOGC=400",     // memory is plentiful and CPU time is not
 			"GOMAXPROCS=2", // all CPUs share one stream of instructions, so more threads would only search for work
 		},
@@ -93,9 +125,9 @@ cd /disk && mount -o move . / || exit
 exec chroot . "$@"
 `
 
-// clusterDisk makes a disk with the programs of the test cluster, its images,
-// the tests and the programs of Tenon.
-func clusterDisk(t *testing.T) string {
+// clusterDisk returns a root file system with the programs of the test cluster, its
+// images, the tests and the programs of Tenon.
+func clusterDisk(t *testing.T) *Image {
 	t.Helper()
 	const there = "/cache/cluster"
 	root := nodeRoot(t, there+"/bin", func(string) bool { return true })
@@ -127,7 +159,7 @@ func clusterDisk(t *testing.T) string {
 	if err := root.File("/tests/cluster", build(t, []string{"test", "-c"}, "./test/cluster")); err != nil {
 		t.Fatal(err)
 	}
-	return makeDisk(t, root)
+	return root
 }
 
 func makeDisk(t *testing.T, root *Image) string {

@@ -28,7 +28,7 @@ var (
 	// A guest takes two to five minutes for each. The experiments are one entry, and so
 	// are the suites of the BE scheduler. All but the kubelet and the lab load the BE
 	// scheduler into a kernel that has sched_ext. The suites stand twice because they are many.
-	long = []string{"TestIsolation", "TestKubeletOnCgroupV2", "alternating", "lab", "TestQOSByHandInKernels", "alternating"}
+	long = []string{"TestIsolation", "TestKubeletOnCgroupV2", "alternating", "TestClusterWithSystemd", "lab", "TestQOSByHandInKernels", "alternating"}
 	// The first two load the tracing programs, the last two read a machine of many caches.
 	shaped = []string{"TestSignalsOnCgroupV2", "TestProbeOnCgroupV2", "TestTenondOnSeveralCaches"}
 )
