@@ -107,8 +107,8 @@ type nodeInfo struct {
 func (n nodeInfo) Node() *corev1.Node     { return n.node }
 func (n nodeInfo) GetPods() []fwk.PodInfo { return n.pods }
 
-func named(node string) nodeInfo {
-	return nodeInfo{node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}}
+func named(node string) *nodeInfo {
+	return &nodeInfo{node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}}
 }
 
 type podInfo struct {

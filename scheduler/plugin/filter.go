@@ -107,6 +107,9 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *corev
 	if err := p.keeper.awaitReady(ctx); err != nil {
 		return nil, fwk.AsStatus(err)
 	}
+	if !state.IsPodGroupSchedulingCycle() { // a PodGroup may have lists of its own
+		p.keeper.views.Load().follow(nodes)
+	}
 	c := &cycle{
 		pod: place.Pod{UID: place.UID(pod.UID), Request: demand}, answers: p.keeper.views.Load().answersTo(&demand), failed: &waiter{},
 	}

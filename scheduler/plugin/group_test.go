@@ -23,7 +23,7 @@ type rehearsal struct {
 	there   []fwk.PodInfo // the pods of the node that are left in the scheduler's list
 }
 
-func (r *rehearsal) node() nodeInfo {
+func (r *rehearsal) node() *nodeInfo {
 	n := named("n")
 	n.pods = r.there
 	r.handle.nodes.of = map[string]fwk.NodeInfo{"n": n}

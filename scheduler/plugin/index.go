@@ -30,6 +30,7 @@ type index struct {
 	seed  maphash.Seed
 	// changes is the number of changes of all views.
 	changes atomic.Uint64
+	order   atomic.Pointer[order] // nil: not known
 
 	mu    sync.RWMutex
 	names map[string]int32 // the positions of the nodes
@@ -100,6 +101,7 @@ func (x *index) put(node string, v *place.View) bool {
 		at = x.used
 		x.names[node] = at
 		x.used++
+		x.order.Store(nil) // it does not have the position
 	}
 	x.change(at, v)
 	return true
@@ -122,6 +124,7 @@ func (x *index) remove(node string) {
 		delete(x.names, node)
 		x.forgetObject(at)
 		x.change(at, noView)
+		x.order.Store(nil) // it has the position
 	}
 }
 
@@ -315,9 +318,14 @@ func (a *answers) answerOf(n *corev1.Node, d *cpus.PodRequest) place.Answer {
 
 // answersOf returns the answers of nodes to a demand, in the order of the nodes.
 func (a *answers) answersOf(nodes []fwk.NodeInfo, d *cpus.PodRequest) []place.Answer {
-	all := make([]place.Answer, len(nodes))
+	all, walk := make([]place.Answer, len(nodes)), a.index.order.Load().walk()
 	for i, n := range nodes {
-		all[i] = a.answerOf(n.Node(), d)
+		at, found := walk.next(n)
+		if !found {
+			at = a.index.find(n.Node())
+			walk.skip(at)
+		}
+		all[i] = a.at(at, d)
 	}
 	return all
 }

@@ -3,6 +3,7 @@ package plugin
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -262,11 +263,59 @@ func TestAnswersOfManyAreThoseOfEach(t *testing.T) {
 			}
 			x.put(nodes[i].Node().Name, views[rnd.IntN(len(views))])
 		}
-		some := nodes[rnd.IntN(5) : 30+rnd.IntN(10)]
+		if rnd.IntN(4) == 0 {
+			x.follow(slices.Clone(nodes))
+		}
+		some := slices.Clone(nodes[rnd.IntN(5) : 30+rnd.IntN(10)])
+		if n := rnd.IntN(8); n < 4 { // two processors, each with a part of the order
+			half := len(some) / 2
+			for i := range half {
+				some[2*i], some[2*i+1] = nodes[i], nodes[20+i]
+			}
+			some = slices.Delete(some, n, n+2)
+		}
 		for i, got := range a.answersOf(some, &d) {
 			if want := x.viewByName(some[i].Node().Name).Answer(&d); got != want {
 				t.Fatalf("%s: %q, want %q", some[i].Node().Name, got.Code(), want.Code())
 			}
 		}
+	}
+}
+
+// TestAWalkNeedsNoObject finds nodes in the order of the scheduler, mixed by two
+// processors, of which each tenth was refused. All but the first of each part must
+// be found without their objects.
+func TestAWalkNeedsNoObject(t *testing.T) {
+	x, v := newIndex(256), viewsOf(t, 1)[1]
+	var nodes []fwk.NodeInfo
+	for i := range 200 {
+		nodes = append(nodes, named(fmt.Sprint("node-", i)))
+		x.put(nodes[i].Node().Name, v)
+	}
+	x.follow(nodes)
+	var some []fwk.NodeInfo
+	for i := range 70 {
+		if i%10 != 3 {
+			some = append(some, nodes[i], nodes[100+i])
+		}
+	}
+	w, lost := x.order.Load().walk(), 0
+	for _, n := range some {
+		at, found := w.next(n)
+		if !found {
+			at = x.find(n.Node())
+			w.skip(at)
+			lost++
+		}
+		if at != x.find(n.Node()) {
+			t.Fatalf("%s is at %d, not %d", n.Node().Name, x.find(n.Node()), at)
+		}
+	}
+	if lost > 2 {
+		t.Errorf("%d of %d nodes were searched by their objects", lost, len(some))
+	}
+	x.remove("node-1")
+	if x.order.Load() != nil {
+		t.Error("the order has the position of a node that is gone")
 	}
 }

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/kubernetes/pkg/scheduler"
 
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/scheduler/inprocess"
@@ -48,7 +47,7 @@ type arm struct {
 func enterMemory(ctx context.Context, o options, nodes int) (measure, func(), error) {
 	arms := map[string]*arm{}
 	for _, name := range names {
-		a, err := newArm(ctx, o, name, cluster(nodes, 2*nodes).withRefusing(o.refusing))
+		a, err := newArm(ctx, name, cluster(nodes, 2*nodes).withRefusing(o.refusing))
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", name, err)
 		}
@@ -60,9 +59,9 @@ func enterMemory(ctx context.Context, o options, nodes int) (measure, func(), er
 }
 
 // newArm starts a scheduler and waits until it knows the cluster.
-func newArm(ctx context.Context, o options, name string, c contents) (*arm, error) {
+func newArm(ctx context.Context, name string, c contents) (*arm, error) {
 	a := &arm{name: name, nodes: len(c.nodes), api: inprocess.New(c.nodes, c.pods), changed: make(chan struct{}, 1)}
-	factory, err := a.start(ctx, o, c)
+	factory, err := a.start(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +72,7 @@ func newArm(ctx context.Context, o options, name string, c contents) (*arm, erro
 	return a, err
 }
 
-func (a *arm) start(ctx context.Context, o options, c contents) (informers.SharedInformerFactory, error) {
+func (a *arm) start(ctx context.Context, c contents) (informers.SharedInformerFactory, error) {
 	switch a.name {
 	case withEmpty:
 		return inprocess.StartWith(ctx, a.api, emptyPlugin{filters: true})
@@ -84,8 +83,7 @@ func (a *arm) start(ctx context.Context, o options, c contents) (informers.Share
 		if err != nil {
 			return nil, err
 		}
-		percent := int32(o.score)
-		return inprocess.Start(ctx, a.api, reports, scheduler.WithPercentageOfNodesToScore(&percent))
+		return inprocess.Start(ctx, a.api, reports)
 	}
 	return inprocess.Start(ctx, a.api, nil)
 }

@@ -44,7 +44,6 @@ type options struct {
 	out           string
 	collect       bool
 	refusing      int
-	score         int
 	memory        bool
 	bound         int
 	only          string
@@ -63,7 +62,6 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.out, "out", "", "the folder for blocks.csv")
 	f.BoolVar(&o.collect, "gc", false, "collect garbage during the blocks, too: the figure of a block then depends on whether a collection falls into it")
 	f.IntVar(&o.refusing, "refusing", 0, "the share of nodes that take no pod that asks for CPUs, in percent; while all nodes have room, the plugin need not filter")
-	f.IntVar(&o.score, "score", 0, "percentageOfNodesToScore of the scheduler with the plugin; 0: that of the others, which is 42 of 1,000 nodes and 10 of 5,000")
 	f.BoolVar(&o.memory, "memory", false, "measure memory instead")
 	f.IntVar(&o.bound, "bound", 50000, "the number of bound pods for -memory")
 	f.StringVar(&o.profile, "profile", "", "write a CPU profile of each block to this folder")
@@ -79,8 +77,8 @@ func parse(args []string) (options, error) {
 	if o.shares, err = numbers("-shares", *shares, 0, 100); err != nil {
 		return o, err
 	}
-	if o.rounds < 1 || o.pods < 1 || o.bound < 0 || o.refusing < 0 || o.refusing > 99 || o.score < 0 || o.score > 100 {
-		return o, errors.New("-rounds and -pods: want at least 1; -bound: want at least 0; -refusing: want 0 to 99; -score: want 0 to 100")
+	if o.rounds < 1 || o.pods < 1 || o.bound < 0 || o.refusing < 0 || o.refusing > 99 {
+		return o, errors.New("-rounds and -pods: want at least 1; -bound: want at least 0; -refusing: want 0 to 99")
 	}
 	return o, nil
 }

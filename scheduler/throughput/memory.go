@@ -29,7 +29,7 @@ func memory(ctx context.Context, o options) error {
 func memoryOf(ctx context.Context, o options) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	a, err := newArm(ctx, o, o.only, cluster(o.nodes[0], o.bound))
+	a, err := newArm(ctx, o.only, cluster(o.nodes[0], o.bound))
 	if err != nil {
 		return err
 	}

@@ -111,7 +111,6 @@ func TestWrongFlagsAreErrors(t *testing.T) {
 		"-shares":   {"-shares", "30,101"},
 		"-rounds":   {"-rounds", "0"},
 		"-refusing": {"-refusing", "100"},
-		"-score":    {"-score", "101"},
 	} {
 		if _, err := parse(args); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v", args, err)
