@@ -318,41 +318,44 @@ func (h *chart) batchPods(t *testing.T, bin string) {
 			}
 		}
 	}
-	var result struct {
-		Modes map[string]struct {
-			BatchPods struct {
-				Created     int     `json:"created"`
-				Placed      int     `json:"placed"`
-				Resource    string  `json:"resource"`
-				Counted     float64 `json:"counted_mcpu"`
-				Allocatable float64 `json:"allocatable_mcpu"`
-				Free        float64 `json:"free_mcpu"`
-			} `json:"batch_pods"`
-			Frames float64 `json:"be_frames_per_second"`
-		} `json:"modes"`
-	}
-	read(t, filepath.Join(out, "result.json"), &result)
+	// On a busy machine the runs may be void, and the result then has no figures of them.
 	for mode, resource := range map[string]string{"default": "", "burstable": "cpu", "tenon": "kubernetes.io/batch-cpu"} {
-		m := result.Modes[mode]
-		p := m.BatchPods
-		if p.Created != pods || p.Resource != resource || p.Placed != running[resource] || pods-p.Placed != waiting[resource] {
+		files, _ := filepath.Glob(filepath.Join(out, "runs", "???-"+mode+".json"))
+		if len(files) != 1 {
+			t.Errorf("%d runs of %s", len(files), mode)
+			continue
+		}
+		var r struct {
+			BatchPods struct {
+				Created     int    `json:"created"`
+				Placed      int    `json:"placed"`
+				Each        int    `json:"each_mcpu"`
+				Resource    string `json:"resource"`
+				Allocatable int    `json:"allocatable_mcpu"`
+				Free        int    `json:"free_mcpu"`
+			} `json:"batch_pods"`
+			BECPU float64 `json:"be_cpus_used"`
+		}
+		read(t, files[0], &r)
+		p, want := r.BatchPods, pods
+		if p.Created != pods || p.Each != each || p.Resource != resource || p.Placed != running[resource] || pods-p.Placed != waiting[resource] {
 			t.Errorf("%s: the lab counted %+v, and of the API server %d run and %d found no room", mode, p, running[resource], waiting[resource])
 		}
-		want, counted := pods, 0.0
-		if resource != "" {
-			want, counted = min(pods, int(p.Free/each)), float64(each*p.Placed)
+		switch resource {
+		case "cpu":
+			// nginx requests 760m of the only CPU of the pods, tenond 55m with its watchdog,
+			// and the two managers 100m.
+			if want = 1; p.Allocatable != 1000 || p.Free < each || p.Free >= pods*each {
+				t.Errorf("%s: %+v, want room for one pod in 1000m", mode, p)
+			}
+		case "kubernetes.io/batch-cpu":
+			if p.Free > p.Allocatable || p.Free < pods*each {
+				t.Errorf("%s: %+v, want room for all pods", mode, p)
+			}
 		}
-		if p.Placed != want || p.Counted != counted || (p.Placed > 0) != (m.Frames > 0) {
-			t.Errorf("%s: %+v with %.1f frames/s, want %d pods that count as %.0fm", mode, p, m.Frames, want, counted)
+		if p.Placed != want || r.BECPU <= 0 {
+			t.Errorf("%s: %+v, and they used %.3f CPUs, want %d pods", mode, p, r.BECPU, want)
 		}
-	}
-	// nginx requests 760m of the only CPU of the pods, tenond 55m with its watchdog, and the
-	// two managers 100m.
-	if p := result.Modes["burstable"].BatchPods; p.Allocatable != 1000 || p.Free != 85 || p.Placed != 1 {
-		t.Errorf("with CPU requests: %+v, want room for one pod", p)
-	}
-	if p := result.Modes["tenon"].BatchPods; p.Placed != pods {
-		t.Errorf("under Tenon: %+v, want room for all pods", p)
 	}
 }
 
