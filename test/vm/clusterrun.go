@@ -19,8 +19,5 @@ var ClusterRuns = []ClusterRun{
 	{Test: "TestKubeletOnCgroupV2", Commit: []string{"TestSeedsOnCgroupV2"}},
 	{Test: "TestCalPiOnFiveCPUs", Soak: []string{"TestCalPiRunsAsPublished"}},
 	{Test: "TestClusterWithSystemd", Systemd: true, Commit: []string{"TestSeedsOnCgroupV2"}},
-	{Test: "TestTenonWithSystemd", Systemd: true, Soak: []string{
-		"TestHelmInstallsAndUninstallsWithoutATrace", "TestTenondEvictsByTheAPI",
-		"TestTenondPutsBackWhatItChangedWhenItsDaemonSetGoes", "TestAResizedPodGetsItsNewLimits",
-	}},
+	{Test: "TestTenonWithSystemd", Systemd: true, Soak: []string{"TestHelmInstallsAndUninstallsWithoutATrace"}},
 }

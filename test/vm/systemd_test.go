@@ -135,7 +135,7 @@ func TestClusterWithSystemd(t *testing.T) {
 }
 
 // TestTenonWithSystemd installs Tenon by its chart in such a cluster, with the webhooks
-// and tenon-scheduler, and runs tests of tenond there. It runs only in make soak.
+// and tenon-scheduler. It runs only in make soak.
 func TestTenonWithSystemd(t *testing.T) {
 	needMachines(t)
 	if !runsEverywhere() {
@@ -144,7 +144,7 @@ func TestTenonWithSystemd(t *testing.T) {
 	t.Parallel()
 	m := withCluster(t, true)
 	m.Topology = Topology{Sockets: 1, CoresPerSocket: 2, ThreadsPerCore: 1}
-	runInCluster(t, m, 90*time.Minute)
+	runInCluster(t, m, 45*time.Minute)
 }
 
 // TestSystemdInAGuest boots a guest with systemd, and checks what the tests of
