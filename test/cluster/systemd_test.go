@@ -61,15 +61,16 @@ func (u *unifiedNode) systemctl(args ...string) {
 // they are as before.
 func (u *unifiedNode) keptAfter(claim string, args ...string) {
 	u.t.Helper()
-	before, quota := u.values(), u.n.Cgroup("", "kubepods/besteffort")+"/cpu.max"
+	// When a quota was written by others three times, CPU suppress bounds by CPU sets.
+	before, quota, set := u.values(), u.n.Cgroup("", "kubepods/besteffort")+"/cpu.max", u.n.Cgroup("", "kubepods/besteffort")+"/cpuset.cpus"
 	changed := func() error {
 		now, errs := u.values(), []error(nil)
 		for file, was := range before {
-			if v, there := now[file]; there && v != was && !u.moves(file) && !u.followsMemory(file, v) {
+			if v, there := now[file]; there && v != was && filepath.Base(file) != "cpuset.cpus" && !u.moves(file) && !u.followsMemory(file, v) {
 				errs = append(errs, fmt.Errorf("%s is %q, and was %q", file, v, was))
 			}
 		}
-		if strings.HasPrefix(now[quota], "max ") {
+		if strings.HasPrefix(now[quota], "max ") && now[set] == "" {
 			errs = append(errs, fmt.Errorf("%s is %q, and was %q", quota, now[quota], before[quota]))
 		}
 		return errors.Join(errs...)
