@@ -105,7 +105,7 @@ func TestOneToolchain(t *testing.T) {
 // TestASummaryBeginsWithAVerb checks the line of each command in the help. A new
 // verb gets a place in the list.
 func TestASummaryBeginsWithAVerb(t *testing.T) {
-	verbs := strings.Fields("Change Decide Explain Fit Give Install Keep List Make Measure Narrow Print Publish Put Remove Repeat Run Save Say Show Stop Use")
+	verbs := strings.Fields("Change Check Decide Explain Fit Give Install Keep List Make Measure Narrow Print Publish Put Remove Repeat Run Save Say Show Stop Use")
 	found := 0
 	eachGoFile(t, "cmd", func(name string, f *ast.File, fset *token.FileSet) {
 		ast.Inspect(f, func(n ast.Node) bool {
