@@ -40,18 +40,22 @@ func chartConfig(t *testing.T, more map[string]string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(chartDir, "values.yaml"))
 	must(t, err)
-	var values struct {
-		Config struct{ Data map[string]string }
-	}
+	var values struct{ Strategies map[string]any }
 	must(t, yaml.Unmarshal(text, &values))
-	if len(values.Config.Data) < 3 {
-		t.Fatalf("the chart has the ConfigMap %v", values.Config.Data)
+	if len(values.Strategies) < 3 {
+		t.Fatalf("the chart has the strategies %v", values.Strategies)
+	}
+	data := map[string]string{}
+	for key, strategy := range values.Strategies {
+		text, err := json.Marshal(strategy)
+		must(t, err)
+		data[key] = string(text)
 	}
 	for key, value := range more {
-		values.Config.Data[key] = value
+		data[key] = value
 	}
 	config, err := json.Marshal(map[string]any{
-		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]string{"name": "slo-controller-config", "namespace": "koordinator-system"}, "data": values.Config.Data,
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]string{"name": "slo-controller-config", "namespace": "koordinator-system"}, "data": data,
 	})
 	must(t, err)
 	return string(config)
