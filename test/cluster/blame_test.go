@@ -53,10 +53,13 @@ type blame struct {
 	names  []string // of the batch pods
 	groups map[string]string
 	roots  map[string]string // the root directory of each pod's processes
+
+	objective string // of the service
 }
 
 // newBlame starts a cluster with a service that runs front, and batch pods. The
-// first half of them is busy all the time.
+// first half of them is busy all the time. The objective is three times the P99 that the
+// waits of the service have beside them: it depends on the machine.
 func newBlame(t *testing.T, name, front string, pods int) *blame {
 	t.Helper()
 	c, n := startCluster(t, name)
@@ -81,9 +84,30 @@ func newBlame(t *testing.T, name, front string, pods int) *blame {
 	for name, text := range texts {
 		b.pod(text, name, "besteffort")
 	}
-	kubectl(t, b.a.c, "annotate", "pod", "front", `tenon.sh/objective={"runQueueDelay": "2ms"}`)
-	b.awaitState("front", v1alpha1.ObjectiveKept, v1alpha1.ObjectiveMissed)
+	b.objective = `{"runQueueDelay": "1s"}` // which nothing misses
+	b.setObjective(b.objective)
+	b.awaitState("front", v1alpha1.ObjectiveKept)
+	var quiet []time.Duration
+	for range 40 {
+		time.Sleep(time.Second)
+		if m := b.state("front").Measured; m != nil {
+			quiet = append(quiet, m.Duration)
+		}
+	}
+	if len(quiet) < 20 {
+		t.Fatalf("only %d of 40 reports have a P99", len(quiet))
+	}
+	slices.Sort(quiet)
+	b.objective = fmt.Sprintf(`{"runQueueDelay": "%v"}`, 3*quiet[len(quiet)/2])
+	t.Logf("P99 of the waits beside the pods that work: %v to %v; objective %s", quiet[0], quiet[len(quiet)-1], b.objective)
+	b.setObjective(b.objective)
 	return b
+}
+
+// setObjective states an objective for the service; {} removes it.
+func (b *blame) setObjective(text string) {
+	b.t.Helper()
+	kubectl(b.t, b.a.c, "annotate", "--overwrite", "pod", "front", "tenon.sh/objective="+text)
 }
 
 func (b *blame) pod(text, name, level string) {
@@ -119,8 +143,9 @@ func (b *blame) unset(pod, file string) {
 	must(b.t, os.Remove(filepath.Join(b.roots[pod], file)))
 }
 
-// bounded lists the pods that have a quota of their own, and "all" if their level
-// has one.
+// bounded lists the pods that have a bound of their own, or only "all" if all batch work
+// gives way: then each pod has a quota, because a service is in their level, or the level
+// has one. The policy bounds at most three pods alone for one service.
 func (b *blame) bounded() (now []string) {
 	b.t.Helper()
 	for _, name := range b.names {
@@ -128,8 +153,8 @@ func (b *blame) bounded() (now []string) {
 			now = append(now, name)
 		}
 	}
-	if b.a.read("cpu", "besteffort", "cpu.cfs_quota_us") >= 0 {
-		now = append(now, "all")
+	if len(now) > 3 || b.a.read("cpu", "besteffort", "cpu.cfs_quota_us") >= 0 {
+		return []string{"all"}
 	}
 	return now
 }
@@ -246,25 +271,29 @@ func TestABatchPodToBlameAmongTwenty(t *testing.T) {
 	b := newBlame(t, "blame", frontPod, 20)
 	times := injections(t, 3)
 	var table strings.Builder
-	table.WriteString("time,hog,named_ms,first,alone,others_bounded_ms,innocent_ms,innocent_unbounded_ms,lost_percent,gone_ms,took_ms\n")
+	table.WriteString("time,hog,calm,named_ms,first,alone,others_bounded_ms,cause,culprit,innocent_ms,innocent_unbounded_ms,lost_percent,gone_ms,took_ms\n")
 	rnd := rand.New(rand.NewPCG(44, uint64(time.Now().UnixNano())))
 	named, soon, wrong, all := 0, 0, 0, 0
 	var bounded, unbounded time.Duration
 	for i := range times {
 		b.awaitFree()
+		calm := b.awaitCalm()
+		b.awaitFree()
 		begun := time.Now()
 		hog := b.names[rnd.IntN(len(b.names))]
 		b.set(hog, "busy")
 		s := b.watch(lasts, hog)
+		verdict := b.state("front")
 		b.unset(hog, "busy")
 		gone := b.awaitFree()
 		// The same again, and nothing is bounded.
-		kubectl(t, b.a.c, "annotate", "--overwrite", "pod", "front", "tenon.sh/objective={}")
+		b.setObjective("{}")
 		time.Sleep(3 * time.Second) // until tenond has read it
+		b.awaitFree()
 		b.set(hog, "busy")
 		free := b.watch(lasts, hog)
 		b.unset(hog, "busy")
-		kubectl(t, b.a.c, "annotate", "--overwrite", "pod", "front", `tenon.sh/objective={"runQueueDelay": "2ms"}`)
+		b.setObjective(b.objective)
 		if len(free.ever) > 0 {
 			t.Errorf("without an objective, %v had bounds", free.ever)
 		}
@@ -284,7 +313,7 @@ func TestABatchPodToBlameAmongTwenty(t *testing.T) {
 			}
 		}
 		bounded, unbounded = bounded+s.used, unbounded+free.used
-		fmt.Fprintf(&table, "%d,%s,%d,%s,%v,%d,%d,%d,%.1f,%d,%d\n", i, hog, s.after.Milliseconds(), strings.Join(s.first, "+"), alone, s.others(hog).Milliseconds(),
+		fmt.Fprintf(&table, "%d,%s,%v,%d,%s,%v,%d,%s,%s,%d,%d,%.1f,%d,%d\n", i, hog, calm, s.after.Milliseconds(), strings.Join(s.first, "+"), alone, s.others(hog).Milliseconds(), verdict.Cause, verdict.Culprit,
 			s.used.Milliseconds(), free.used.Milliseconds(), 100*(1-float64(s.used)/float64(free.used)), gone.Milliseconds(), time.Since(begun).Milliseconds())
 		writeRaw(t, "blame.csv", table.String())
 	}
