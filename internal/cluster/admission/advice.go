@@ -31,7 +31,7 @@ var (
 // node cannot see as a fault: misspelt keys, and keys without an effect.
 func Advice(p *corev1.Pod) []kube.Fault {
 	all := slices.Concat(misspelt(p.Labels, "label", labelKeys, annotationKeys), misspelt(p.Annotations, "annotation", annotationKeys, labelKeys))
-	return append(all, inert(p)...)
+	return slices.Concat(all, inert(p), weightless(p))
 }
 
 func advise(key, problem string, a ...any) []kube.Fault {
@@ -79,6 +79,15 @@ func inert(p *corev1.Pod) []kube.Fault {
 		}
 	}
 	return nil
+}
+
+// weightless looks for a service that requests no CPU. The kubelet gives it the least CPU
+// weight, as it does to best-effort work, and Tenon changes no weight of a service.
+func weightless(p *corev1.Pod) []kube.Fault {
+	if kube.Class(p) != node.LS || kube.Native(p).CPURequest.Or(0) > 0 {
+		return nil
+	}
+	return advise(kube.LabelQOSClass, "the pod requests no CPU, so its CPU weight is the least one, as that of best-effort work: want requests.cpu for a service")
 }
 
 // asksForCores reports whether resource-spec says which CPUs a pod should get.

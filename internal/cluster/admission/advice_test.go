@@ -27,6 +27,8 @@ func TestAKeyWithoutItsEffectWarns(t *testing.T) {
 		"own CPUs and static-burst":       {lsr, ack + ", cpu-policy: static-burst", one, "metadata.annotations[cpu-policy]: gives the pod a pool, which it shares, and no CPUs of its own as class LSR does"},
 		"limits above the request":        {lsr, ack, "requests: {cpu: 1}, limits: {cpu: 2}", "metadata.annotations[cpuset-scheduler]: has no effect: a pod of class LSR owns as many CPUs as it requests (1), and the CPU limits of its containers add up to 2000m"},
 		"limits as the request":           {lsr, ack, one, ""},
+		"a service without a CPU request": {"koordinator.sh/qosClass: LS", "", "requests: {memory: 1Gi}", "metadata.labels[koordinator.sh/qosClass]: the pod requests no CPU, so its CPU weight is the least one"},
+		"a service with a CPU request":    {"koordinator.sh/qosClass: LS", "", own, ""},
 		"no limits":                       {lsr, ack, "requests: {cpu: 1}", ""},
 		"keys of others":                  {"app: cpu, policy: fast, priority: high, app.kubernetes.io/name: x", "koordinator.sh/cpuNormalizationRatio: '1', scheduling.koordinator.sh/device-allocated: '{}', cpuset: '{}'", one, ""},
 	} {
