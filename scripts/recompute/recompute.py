@@ -198,13 +198,13 @@ class Quantities:
         return [Value(number(figure)) for figure in found.groups()]
 
     def column(self, page, *name):
-        """The two largest values of a column of a table that a test makes on a page."""
+        """The three largest values of a column of a table that a test makes on a page."""
         rows = [[c.strip() for c in line.strip("|\n").split("|")] for line in (self.root / page).read_text().splitlines() if line[:1] == "|"]
         head = next(i for i, row in enumerate(rows) if " ".join(name) in row)
         at, width = rows[head].index(" ".join(name)), len(rows[head])
         body = itertools.takewhile(lambda row: len(row) == width, rows[head + 2:])
         values = sorted(number(row[at].split()[0]) for row in body)
-        return [Value(math.nan, top1=values[-1], top2=values[-2])]
+        return [Value(math.nan, top1=values[-1], top2=values[-2], top3=values[-3])]
 
     # The quantities of an experiment on reaction. Times are in ms.
 
