@@ -21,8 +21,15 @@ pulse=$!
 # would report that it was ended.
 still() { { kill "$pulse" && wait "$pulse"; } 2>/dev/null; }
 trap still EXIT
-timeout --kill-after=20s "$budget" "$@"
-status=$?
+# timeout makes a process group of its own, so that a stage over its budget ends with
+# all its processes. Ctrl-C therefore reaches this shell and not them, and this shell
+# hands it on. A signal also ends wait, which then waits again. After the signal, a stage
+# still counts its results (run-tests.sh), which takes some ten seconds on a busy machine.
+timeout --kill-after=60s "$budget" "$@" &
+timed=$! caught=
+for signal in INT TERM HUP; do trap "caught=$signal; kill -$signal $timed 2>/dev/null" $signal; done
+while caught=; { wait "$timed"; } 2>/dev/null; status=$?; [ -n "$caught" ]; do :; done
+trap - INT TERM HUP
 still
 trap - EXIT # its process is gone, and its number may be another's
 [ "$status" = 124 ] && echo "== $name: over its budget of $budget"

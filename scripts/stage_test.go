@@ -1,14 +1,18 @@
 package scripts_test
 
 import (
+	"bufio"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // output runs a script and returns its lines, and whether it succeeded.
@@ -87,5 +91,50 @@ func TestMakeTestSaysWhatItDoes(t *testing.T) {
 	lines, ok = output(t, env, "test.sh", "scripts/stage.sh", "vet", "1m", "false")
 	if end := lines[len(lines)-1]; ok || !strings.HasPrefix(end, "make test: FAILED after ") || !strings.Contains(end, ": vet (status 1, ") {
 		t.Errorf("ok %v, the last line is %q", ok, end)
+	}
+}
+
+// TestCtrlCEndsAStage sends SIGINT to the process group of make test, as a terminal does
+// to the group in its foreground. The stage must end, with the processes that it started,
+// and no further stage may begin.
+func TestCtrlCEndsAStage(t *testing.T) {
+	stages := filepath.Join(t.TempDir(), "Makefile")
+	// The process of the first stage says that it runs. It would last longer than the test.
+	text := "all:\n\tscripts/stage.sh vet 2m sh -c 'echo begun && exec sleep 60'\n\tscripts/stage.sh user 2m echo too far\n"
+	if err := os.WriteFile(stages, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("env", "--default-signal=INT", "./test.sh", "make", "-s", "-f", stages, "all")
+	cmd.Env = append(os.Environ(), "TENON_CACHE="+t.TempDir())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.Stderr = os.Stderr
+	said, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }()
+	lines := bufio.NewReader(said)
+	for line := ""; line != "begun\n"; {
+		if line, err = lines.ReadString('\n'); err != nil {
+			t.Fatalf("the stage does not begin: %v", err)
+		}
+	}
+	// The pipe ends with the last process that has it: those of the stage, too.
+	begun := time.Now()
+	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	rest, err := io.ReadAll(lines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil || time.Since(begun) > 40*time.Second {
+		t.Errorf("make test ends %v after Ctrl-C: %v", time.Since(begun), err)
+	}
+	if got := string(rest); !strings.Contains(got, "\nmake test: FAILED after ") || !strings.Contains(got, ": vet (status 130, ") || strings.Contains(got, "too far") {
+		t.Errorf("after Ctrl-C it says:\n%s", got)
 	}
 }
