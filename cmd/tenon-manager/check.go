@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -14,6 +16,7 @@ import (
 
 	"tenon.sh/tenon/internal/cluster/manager"
 	"tenon.sh/tenon/internal/cmdline"
+	"tenon.sh/tenon/internal/config"
 )
 
 const (
@@ -32,11 +35,12 @@ func newCheckCommand(c *command) *cobra.Command {
 	webhooks := true
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Check that the agents report, that nodes have batch resources, and that the webhooks answer",
+		Short: "Check the configuration, the reports of agents, the batch resources and the webhooks",
 		Long: `Look until all of this is true, or until the time limit: each node that should have
 an agent has a report of it; each of these nodes for which colocation is enabled
-has batch resources in its status; and the webhooks bound a best-effort pod, which
-is not stored. "helm test" runs this. The exit status is 1 if something is missing.`,
+has batch resources in its status; the ConfigMap, and the labels and annotations of
+these nodes, have no faults; and the webhooks bound a best-effort pod, which is not
+stored. "helm test" runs this. The exit status is 1 if something is not so.`,
 		Example: "  tenon-manager check --daemonset tenon-system/tenond --timeout 1m",
 		Args:    cmdline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -88,7 +92,8 @@ func awaitHealth(ctx context.Context, look func(context.Context) (manager.Instal
 	}
 }
 
-// installation prints what a check found, a line for each part.
+// installation prints what a check found, a line for each part, and one for each fault of
+// the configuration.
 func installation(i manager.Installation, webhooks bool) string {
 	var b strings.Builder
 	line := func(part string, good, all int, what string, lacks []string) {
@@ -101,6 +106,18 @@ func installation(i manager.Installation, webhooks bool) string {
 	line("agents", len(i.Agents), i.Wanted, "have one", nil)
 	line("reports", len(i.Agents)-len(i.Silent), len(i.Agents), "have one", i.Silent)
 	line("batch resources", len(i.Offering)-len(i.Bare), len(i.Offering), "have them where colocation is enabled", i.Bare)
+	refused := func(where string, faults []config.Fault) {
+		for _, f := range faults {
+			fmt.Fprintf(&b, "%-16s  %s: %v\n", "configuration", where, f)
+		}
+	}
+	refused("ConfigMap", i.ConfigFaults)
+	for _, name := range slices.Sorted(maps.Keys(i.NodeFaults)) {
+		refused("node "+name, i.NodeFaults[name])
+	}
+	if len(i.ConfigFaults)+len(i.NodeFaults) == 0 {
+		fmt.Fprintf(&b, "%-16s  no faults\n", "configuration")
+	}
 	switch {
 	case !webhooks:
 	case i.Webhook != nil:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/cluster/manager"
+	"tenon.sh/tenon/internal/config"
 )
 
 // TestACheckWaitsForHealth checks that a check looks again until all is well, that a
@@ -48,19 +49,27 @@ func TestACheckNamesTheNodes(t *testing.T) {
 		webhooks bool
 		want     string
 	}{
-		{manager.Installation{Wanted: 3, Agents: []string{"a", "b", "c"}, Silent: []string{"c"}, Offering: []string{"a", "b"}, Bare: []string{"a", "b"}, Webhook: manager.ErrUnbound}, true, `agents            3 of 3 nodes have one
+		{manager.Installation{Wanted: 3, Agents: []string{"a", "b", "c"}, Silent: []string{"c"}, Offering: []string{"a", "b"}, Bare: []string{"a", "b"}, Webhook: manager.ErrUnbound,
+			ConfigFaults: []config.Fault{{Line: 3, Field: "colocation-config.enable", Problem: "want true or false"}, {Field: "resource-qos-config", Problem: "not JSON"}},
+			NodeFaults:   map[string][]config.Fault{"c": {{Field: "label x", Problem: "want a ratio"}}, "b": {{Field: "label y", Problem: "want a ratio"}}}}, true, `agents            3 of 3 nodes have one
 reports           2 of 3 nodes have one; not c
 batch resources   0 of 2 nodes have them where colocation is enabled; not a, b
+configuration     ConfigMap: line 3: colocation-config.enable: want true or false
+configuration     ConfigMap: resource-qos-config: not JSON
+configuration     node b: label y: want a ratio
+configuration     node c: label x: want a ratio
 webhooks          no webhook bounded a BE pod
 `},
 		{manager.Installation{Wanted: 1, Agents: []string{"a"}, Offering: []string{"a"}}, true, `agents            1 of 1 nodes have one
 reports           1 of 1 nodes have one
 batch resources   1 of 1 nodes have them where colocation is enabled
+configuration     no faults
 webhooks          bounded a best-effort pod, which was not stored
 `},
 		{manager.Installation{}, false, `agents            0 of 0 nodes have one
 reports           0 of 0 nodes have one
 batch resources   0 of 0 nodes have them where colocation is enabled
+configuration     no faults
 `},
 	} {
 		if got := installation(c.found, c.webhooks); got != c.want {

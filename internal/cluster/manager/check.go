@@ -40,6 +40,12 @@ type Installation struct {
 	// those of Offering whose status lacks one of the batch resources. An amount of 0 is
 	// not a lack.
 	Offering, Bare []string
+	// ConfigFaults are the faults of the ConfigMap, and NodeFaults those of the labels and
+	// annotations of the nodes of Agents, by node. A key of the ConfigMap with a fault
+	// counts as missing here. A running agent or manager keeps its last valid content, so
+	// a fault may show its effect only after a restart.
+	ConfigFaults []config.Fault
+	NodeFaults   map[string][]config.Fault
 	// Webhook is the reason why the webhooks did not bound a BE pod: the refusal of the
 	// API server, or ErrUnbound. It is nil if they did, or if none should answer.
 	Webhook error
@@ -48,13 +54,15 @@ type Installation struct {
 // ErrUnbound means that the API server accepted a BE pod that no webhook had bounded.
 var ErrUnbound = errors.New("no webhook bounded a BE pod")
 
-// Healthy reports whether Tenon works on each node that should have it.
+// Healthy reports whether Tenon works on each node that should have it, as its
+// configuration says.
 func (i Installation) Healthy() bool {
-	return i.Wanted > 0 && len(i.Agents) == i.Wanted && len(i.Silent) == 0 && len(i.Bare) == 0 && i.Webhook == nil
+	return i.Wanted > 0 && len(i.Agents) == i.Wanted && len(i.Silent) == 0 && len(i.Bare) == 0 &&
+		len(i.ConfigFaults) == 0 && len(i.NodeFaults) == 0 && i.Webhook == nil
 }
 
-// Check looks whether the agents report, whether the nodes have batch resources, and
-// whether a webhook bounds a BE pod. It stores nothing: the API server creates the pod
+// Check looks whether the agents report, whether the nodes have batch resources, whether
+// the configuration has faults, and whether a webhook bounds a BE pod. It stores nothing: the API server creates the pod
 // as a dry run. An error means that the state could not be read.
 func Check(ctx context.Context, rc *rest.Config, t Target) (Installation, error) {
 	known, err := newScheme()
@@ -109,7 +117,6 @@ func (i *Installation) findReports(ctx context.Context, c client.Client, configM
 	if err := c.Get(ctx, configMap, &m); err != nil {
 		return fmt.Errorf("read ConfigMap %v: %w", configMap, err)
 	}
-	settings, _ := config.ParseConfigMap(m.Data) // a key with a fault enables nothing here, nor in the agents
 	var nodes corev1.NodeList
 	if err := c.List(ctx, &nodes); err != nil {
 		return fmt.Errorf("list the nodes: %w", err)
@@ -118,16 +125,31 @@ func (i *Installation) findReports(ctx context.Context, c client.Client, configM
 	if err := c.List(ctx, &reports); err != nil {
 		return fmt.Errorf("list the reports: %w", err)
 	}
-	found := nodepages.Nodes(nodes.Items, reports.Items)
-	for _, n := range found {
+	i.judge(m.Data, nodepages.Nodes(nodes.Items, reports.Items), time.Now())
+	return nil
+}
+
+// judge compares the nodes that have an agent with the settings in the data of the
+// ConfigMap.
+func (i *Installation) judge(data map[string]string, nodes []nodepages.Node, now time.Time) {
+	settings, faults := config.ParseConfigMap(data)
+	i.ConfigFaults = faults
+	for _, n := range nodes {
 		if !slices.Contains(i.Agents, n.Name) {
 			continue
 		}
-		if n.IsSilent(time.Now()) {
+		own, faults := settings.Node(n.Labels, n.Annotations)
+		if len(faults) > 0 {
+			if i.NodeFaults == nil {
+				i.NodeFaults = map[string][]config.Fault{}
+			}
+			i.NodeFaults[n.Name] = faults
+		}
+		if n.IsSilent(now) {
 			i.Silent = append(i.Silent, n.Name)
 			continue
 		}
-		if own, _ := settings.Node(n.Labels, n.Annotations); !own.Policy.Overcommit.Enable { // a fault of a label is the node's, and counts as not written
+		if !own.Policy.Overcommit.Enable {
 			continue
 		}
 		i.Offering = append(i.Offering, n.Name)
@@ -138,7 +160,6 @@ func (i *Installation) findReports(ctx context.Context, c client.Client, configM
 			}
 		}
 	}
-	return nil
 }
 
 // askWebhooks has the API server create a BE pod without storing it. The webhooks give

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/nodepages"
 )
 
 // TestACheckNamesWhatDoesNotWork checks an installation whose parts come one after
@@ -53,6 +54,18 @@ func TestACheckNamesWhatDoesNotWork(t *testing.T) {
 		t.Errorf("with the report of one agent: %+v", i)
 	}
 
+	// A ConfigMap from before the webhooks may have a fault.
+	var m corev1.ConfigMap
+	s.must(s.client.Get(s.ctx, s.config, &m))
+	valid := m.Data
+	m.Data = map[string]string{"colocation-config": `{"enable":"perhaps"}`}
+	s.must(s.client.Update(s.ctx, &m))
+	if i := check(); i.Healthy() || len(i.ConfigFaults) != 1 || len(i.Offering) > 0 {
+		t.Errorf("with a fault: %+v", i)
+	}
+	m.Data = valid
+	s.must(s.client.Update(s.ctx, &m))
+
 	s.start(s.webhooks)
 	s.awaitTrust()
 	s.report("n2", batchOf(4000, 4))
@@ -71,7 +84,6 @@ func TestACheckNamesWhatDoesNotWork(t *testing.T) {
 	s.report("n2", batchOf(4000, 4))
 
 	// Without colocation, no node has to have batch resources.
-	var m corev1.ConfigMap
 	s.must(s.client.Get(s.ctx, s.config, &m))
 	m.Data = map[string]string{"colocation-config": `{"enable":false}`}
 	s.must(s.client.Update(s.ctx, &m))
@@ -82,6 +94,54 @@ func TestACheckNamesWhatDoesNotWork(t *testing.T) {
 	target.Config.Name = "none-such"
 	if _, err := Check(s.ctx, s.rc, target); !apierrors.IsNotFound(err) {
 		t.Errorf("without the ConfigMap: %v", err)
+	}
+}
+
+// TestACheckNamesTheFaultsOfTheConfiguration checks settings with which each node that
+// offers batch resources has them. A fault of a key makes that no node offers any, so it
+// must not look as if colocation were off.
+func TestACheckNamesTheFaultsOfTheConfiguration(t *testing.T) {
+	const good, bad = `{"enable":true}`, `{"enable":"perhaps"}`
+	label := map[string]string{"node.koordinator.sh/memory-reclaim-ratio": "much"}
+	annotation := map[string]string{"node.koordinator.sh/colocation-strategy": bad}
+	for name, c := range map[string]struct {
+		text, other         string
+		labels, annotations map[string]string
+		without             bool // the node has no agent
+		ofMap, ofNode       int
+		offers              bool
+	}{
+		"no fault":                            {good, `{}`, nil, nil, false, 0, 0, true},
+		"a fault of the colocation":           {bad, `{}`, nil, nil, false, 1, 0, false},
+		"of another key":                      {good, `no JSON`, nil, nil, false, 1, 0, true},
+		"of both":                             {bad, `no JSON`, nil, nil, false, 2, 0, false},
+		"of a label":                          {good, `{}`, label, nil, false, 0, 1, true},
+		"of an annotation":                    {good, `{}`, nil, annotation, false, 0, 1, true},
+		"of a label where Tenon does not run": {good, `{}`, label, nil, true, 0, 0, true},
+	} {
+		n := giveBatch(machineOf(16, 64), 1000, 1<<30)
+		other := machineOf(16, 64)
+		other.Name, other.Labels, other.Annotations = "n2", c.labels, c.annotations
+		giveBatch(other, 1000, 1<<30)
+		i := Installation{Wanted: 2, Agents: []string{"n1", "n2"}}
+		if c.without {
+			i = Installation{Wanted: 1, Agents: []string{"n1"}}
+		}
+		now := time.Now()
+		reports := []v1alpha1.NodeReport{{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, {ObjectMeta: metav1.ObjectMeta{Name: "n2"}}}
+		for k := range reports {
+			reports[k].Status.Reported = metav1.NewMicroTime(now)
+		}
+		i.judge(map[string]string{"colocation-config": c.text, "resource-qos-config": c.other}, nodepages.Nodes([]corev1.Node{*n, *other}, reports), now)
+		if len(i.ConfigFaults) != c.ofMap || len(i.NodeFaults["n2"]) != c.ofNode || len(i.NodeFaults["n1"]) > 0 {
+			t.Errorf("%s: faults %v of the ConfigMap, %v of nodes", name, i.ConfigFaults, i.NodeFaults)
+		}
+		if want := c.ofMap+c.ofNode == 0; i.Healthy() != want {
+			t.Errorf("%s: healthy is %v, want %v: %+v", name, i.Healthy(), want, i)
+		}
+		if offers := len(i.Offering) == len(i.Agents); offers != c.offers || len(i.Silent) > 0 || len(i.Bare) > 0 {
+			t.Errorf("%s: %+v", name, i)
+		}
 	}
 }
 
