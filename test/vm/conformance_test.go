@@ -112,13 +112,13 @@ func mayBeSkipped(kernel, pkg, test string) (reason string, ok bool) {
 }
 
 // TestConformanceOnCgroupV2 runs the packages whose results depend on the kernel
-// on one kernel for each commit. On 6.18 it also runs the packages of onCgroupV2.
+// on one kernel for each commit. On mostPackages it also runs the packages of onCgroupV2.
 func TestConformanceOnCgroupV2(t *testing.T) {
 	t.Parallel()
 	m := machine(t) // skip before building anything
-	for _, series := range chooseInTurn(t, 0, present(t, []string{"6.1", "6.12", "6.18", "7.3"})) {
+	for _, series := range conformanceInTurn(t, present(t, fewerPackages)) {
 		packages := kernelFormats
-		if series == "6.18" {
+		if series == mostPackages {
 			packages = slices.Concat(packages, onCgroupV2)
 			if runsEverywhere() {
 				packages = append(packages, onAnyKernel...)

@@ -25,13 +25,40 @@ var alternating = []string{"scheduler", "cycles", "scheduler", "saturated", "bes
 
 // One test of each of these lists runs for each commit.
 var (
-	// A guest takes two to five minutes for each. The experiments are one entry, and so
-	// are the suites of the BE scheduler. All but the kubelet and the lab load the BE
-	// scheduler into a kernel that has sched_ext. The suites stand twice because they are many.
-	long = []string{"TestIsolation", "TestKubeletOnCgroupV2", "alternating", "TestClusterWithSystemd", "lab", "TestQOSByHandInKernels", "alternating"}
-	// The first two load the tracing programs, the last two read a machine of many caches.
-	shaped = []string{"TestSignalsOnCgroupV2", "TestProbeOnCgroupV2", "TestTenondOnSeveralCaches"}
+	// A guest takes two to five minutes for each, so they stand in one list, and a commit has
+	// one of them. The experiments are one entry, and so are the suites of the BE scheduler.
+	// Isolation, these suites and the means by hand load the BE scheduler into a kernel that
+	// has sched_ext. What stands twice are the many suites of the BE scheduler, and the
+	// conformance suite on the kernel on which it runs the most packages.
+	long = []string{
+		"TestIsolation", "TestKubeletOnCgroupV2", "alternating", "TestClusterWithSystemd", conformance,
+		"lab", "TestQOSByHandInKernels", "alternating", "TestSignalsOnCgroupV2", conformance,
+	}
+	// The first loads the tracing programs. Both read a machine of many caches.
+	shaped = []string{"TestProbeOnCgroupV2", "TestTenondOnSeveralCaches"}
 )
+
+// conformance is the entry of the conformance suite on mostPackages.
+const conformance = "conformance"
+
+// mostPackages is the kernel on which the conformance suite runs the packages of onCgroupV2,
+// too, and fewerPackages are its other kernels: there it takes a third of the time.
+const mostPackages = "6.18"
+
+var fewerPackages = []string{"6.1", "6.12", "7.3"}
+
+// conformanceInTurn returns the kernels of the conformance suite for this commit: one of
+// the others if the long test of the commit is another one.
+func conformanceInTurn(t *testing.T, others []string) []string {
+	t.Helper()
+	switch {
+	case runsEverywhere():
+		return slices.Concat(others, []string{mostPackages})
+	case slices.Contains(chooseInTurn(t, 0, long), conformance):
+		return []string{mostPackages}
+	}
+	return chooseInTurn(t, 0, others)
+}
 
 // oneOf skips a test unless it is the one of a list for this commit.
 func oneOf(t *testing.T, list []string, entry string) {
@@ -168,13 +195,36 @@ func TestEachExperimentHasATurn(t *testing.T) {
 		}
 	}
 	for _, experiment := range labsInTurn {
-		if ran[experiment] < 15 {
+		if ran[experiment] < 8 { // half of what is likely
 			t.Errorf("%s runs in %d of 450 turns", experiment, ran[experiment])
 		}
 	}
 	t.Setenv("TENON_TEST_KERNELS", "all")
 	if got := chooseInTurn(t, 0, labsInTurn); !slices.Equal(got, labsInTurn) {
 		t.Errorf("all of them are %v, want %v", got, labsInTurn)
+	}
+}
+
+// TestACommitHasOneLongSuite checks for many commits that the conformance suite runs most
+// packages only as the long test of the commit, and that each test of a list comes before
+// the commits that decision 92 names have passed.
+func TestACommitHasOneLongSuite(t *testing.T) {
+	const commits = 500
+	last, gap := map[string]int{}, map[string]int{}
+	for commit := range commits {
+		t.Setenv("TENON_TEST_KERNELS", fmt.Sprint(commit))
+		one, kernels := chooseInTurn(t, 0, long)[0], conformanceInTurn(t, fewerPackages)
+		if most := slices.Contains(kernels, mostPackages); len(kernels) != 1 || most != (one == conformance) {
+			t.Fatalf("commit %d: the long test is %s, and the conformance suite runs on %v", commit, one, kernels)
+		}
+		for _, name := range []string{one, chooseInTurn(t, 0, shaped)[0], kernels[0]} {
+			gap[name], last[name] = max(gap[name], commit-last[name]), commit
+		}
+	}
+	for _, name := range slices.Concat(long, shaped, fewerPackages, []string{mostPackages}) {
+		if missed := max(gap[name], commits-last[name]); missed > 100 {
+			t.Errorf("%d commits miss %s", missed, name)
+		}
 	}
 }
 

@@ -129,7 +129,7 @@ func TestOnlyTestsThatExistAreLeftToTheMachine(t *testing.T) {
 // TestSignalsOnCgroupV2 checks that run-queue delay and pressure wake tenond,
 // on cgroup v2.
 func TestSignalsOnCgroupV2(t *testing.T) {
-	oneOf(t, shaped, t.Name())
+	oneOf(t, long, t.Name())
 	t.Parallel()
 	m := countInstructions(t, machine(t))                                   // tenond has to answer in time
 	m.Topology = Topology{Sockets: 1, CoresPerSocket: 2, ThreadsPerCore: 1} // the tests keep both CPUs busy
