@@ -165,6 +165,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		d.Log.Info("continuing with the state of the last tenond", "seconds_ago", age.Seconds())
 	}
 	d.signals = openSignals(ctx, d.host, d.tree, fs, d.Log)
+	d.followOverwritten(ctx)
 	d.requests.CgroupVersion, d.requests.Log = d.tree.Version(), d.Log
 	defer d.requests.Close()
 	if d.mechanisms, err = openMechanisms(o.StateDir, fs, d.signals.send); err != nil {

@@ -150,3 +150,17 @@ func (d *daemon) listen(ctx context.Context) {
 		d.signals.send(e)
 	}
 }
+
+// followOverwritten starts a tick when another component has written a knob that it has
+// written before. It logs once that the kernel does not tell of such writes.
+func (d *daemon) followOverwritten(ctx context.Context) {
+	var once sync.Once
+	fail := func(err error) {
+		once.Do(func() { d.Log.Warn("what other components write is found in the next tick", "error", err) })
+	}
+	if err := d.host.FollowOverwritten(ctx, func(k node.Knob) {
+		d.signals.nudge(tick.Event{At: time.Now(), Kind: tick.EventOverwrite, Text: "another component wrote " + k.String()})
+	}, fail); err != nil {
+		fail(err)
+	}
+}

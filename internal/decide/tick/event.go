@@ -51,10 +51,11 @@ const (
 	EventPin       EventKind = "pin"       // an operator requested an isolation mechanism
 	EventMechanism EventKind = "mechanism" // the isolation mechanism failed or found strays
 	EventHandover  EventKind = "handover"  // one isolation mechanism ended, so that the next can start
+	EventOverwrite EventKind = "overwrite" // another component wrote a knob of Tenon, as it did before
 )
 
 // EventKinds lists the kinds of events.
-var EventKinds = []EventKind{EventDelay, EventPressure, EventCgroups, EventStart, EventConfig, EventPin, EventMechanism, EventHandover}
+var EventKinds = []EventKind{EventDelay, EventPressure, EventCgroups, EventStart, EventConfig, EventPin, EventMechanism, EventHandover, EventOverwrite}
 
 // String prints the event as one phrase.
 func (e Event) String() string {

@@ -1,5 +1,5 @@
-// This file reports which entries of directories are made, renamed and removed
-// (inotify(7)).
+// This file reports which entries of directories are made, renamed, removed and
+// written (inotify(7)).
 
 package cgroup
 
@@ -23,6 +23,9 @@ const eventsSize = 64 << 10
 // its entries.
 const entryEvents = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_ONLYDIR
 
+// writeEvents are the watched events of a directory: writes to the files in it.
+const writeEvents = unix.IN_MODIFY | unix.IN_ONLYDIR
+
 // An eventQueue is a queue of events. Only the goroutine that closes the queue may add
 // and remove watches.
 type eventQueue struct {
@@ -42,10 +45,10 @@ func newEventQueue() (*eventQueue, error) {
 	return &eventQueue{File: os.NewFile(uintptr(fd), "inotify"), fd: fd}, nil
 }
 
-// Watch adds a watch of a directory and returns its number. As long as the
-// directory exists, each call returns the same number.
-func (q *eventQueue) Watch(dir string) (int32, error) {
-	n, err := unix.InotifyAddWatch(q.fd, dir, entryEvents)
+// Watch adds a watch for some events of a directory and returns its number. As long
+// as the directory exists, each call returns the same number.
+func (q *eventQueue) Watch(dir string, events uint32) (int32, error) {
+	n, err := unix.InotifyAddWatch(q.fd, dir, events)
 	if errors.Is(err, unix.ENOSPC) {
 		return unwatched, fmt.Errorf("%w (fs.inotify.max_user_watches)", err)
 	}
@@ -63,7 +66,7 @@ func (q *eventQueue) Unwatch(watch int32) { _, _ = unix.InotifyRmWatch(q.fd, uin
 type groupEvent struct {
 	Watch int32
 	Mask  uint32 // unix.IN_CREATE, …
-	Name  string // the entry of the watched directory that has changed
+	Name  string // the entry of the watched directory that the event is about
 }
 
 // nextEvent decodes the first event and returns the remaining bytes.

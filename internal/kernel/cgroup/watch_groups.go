@@ -161,7 +161,7 @@ func (w *Watcher) watchGroup(path string) (int32, error) {
 	if err != nil {
 		return unwatched, err
 	}
-	watch, err := w.inotify.Watch(dir)
+	watch, err := w.inotify.Watch(dir, entryEvents)
 	if err != nil {
 		return unwatched, fmt.Errorf("watch cgroup %s: %w", printPath(path), err)
 	}

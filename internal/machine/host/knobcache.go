@@ -38,6 +38,8 @@ type knobCache struct {
 
 	overwritten map[node.Knob]time.Time // when another component was last found to have written one of ours
 	contested   []node.Knob             // those that it was found to have written again, the oldest first
+	watch       func([]string)          // is told the cgroups of contested whenever they may have changed; nil: nothing is
+	watched     []string                // what it was told last; nil: it must be told again
 
 	inner      []node.CgroupPath // cgroups inside best-effort workloads
 	innerStale bool
@@ -79,6 +81,7 @@ func (c *knobCache) read(at time.Time, groups []node.CgroupPath, touched []node.
 		c.gaps = false
 	}
 	c.readOurs(at)
+	c.watchContested()
 	for i := range c.unchanged.Due(at, len(c.others), reread.Slower(reread.Unchanged, len(c.others))) {
 		c.set(c.others[i], c.readKnob(c.others[i]))
 	}
@@ -136,6 +139,47 @@ func (c *knobCache) readOurs(at time.Time) {
 		again(k)
 	}
 	maps.DeleteFunc(c.overwritten, func(_ node.Knob, last time.Time) bool { return at.Sub(last) > writeconflict.Remembered })
+}
+
+// watchContested tells c.watch the cgroups of the contested knobs. The caller holds c.mu.
+func (c *knobCache) watchContested() {
+	if c.watch == nil {
+		return
+	}
+	groups := []string{}
+	for _, k := range c.contested {
+		if k.ControlGroup == "" && !slices.Contains(groups, string(k.Cgroup)) {
+			groups = append(groups, string(k.Cgroup))
+		}
+	}
+	if c.watched == nil || !slices.Equal(groups, c.watched) {
+		c.watched = groups
+		c.watch(groups)
+	}
+}
+
+// watchBy makes read tell watch which cgroups have contested knobs.
+func (c *knobCache) watchBy(watch func([]string)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.watch = watch
+}
+
+// findOverwritten returns a contested knob of a cgroup that has another value than the
+// cached one.
+func (c *knobCache) findOverwritten(p node.CgroupPath) (k node.Knob, found bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, k := range c.contested {
+		if k.Cgroup != p || k.ControlGroup != "" {
+			continue
+		}
+		known := c.known[k]
+		if now := c.readKnob(k); known != nil && now != nil && now != known {
+			return k, true
+		}
+	}
+	return node.Knob{}, false
 }
 
 // sharesMemory reports whether two slices share the same memory.
@@ -228,6 +272,7 @@ func (c *knobCache) setCgroups(groups []node.CgroupPath, extra []node.Knob) {
 		c.tree.Close(string(p))
 	}
 	c.groups, c.extra, c.stale = groups, extra, false
+	c.watched = nil // a cgroup may be another one now
 	c.now, c.gaps = nil, true
 }
 

@@ -147,6 +147,62 @@ func TestAKnobThatIsWrittenAgainIsReadInEachSnapshot(t *testing.T) {
 	}
 }
 
+// TestAContestedKnobIsFoundBetweenSnapshots lets another component write a knob that it has
+// written before, and one that it has not. The kernel tells of the first, without a
+// snapshot. A write of Tenon is none of another component.
+func TestAContestedKnobIsFoundBetweenSnapshots(t *testing.T) {
+	h, write := fixtureHost(t, "a", "b")
+	groups, touched := []node.CgroupPath{"a", "b"}, []node.Knob{tasks("a"), tasks("b")}
+	told := make(chan node.Knob, 16)
+	if err := h.FollowOverwritten(t.Context(), func(k node.Knob) { told <- k }, func(err error) { t.Error(err) }); err != nil {
+		t.Fatal(err)
+	}
+	at := time.Unix(0, 0)
+	read := func() {
+		at = at.Add(reread.Changed)
+		h.cache.read(at, groups, touched)
+	}
+	read()
+	for range 2 {
+		read()
+		write("a", "pids.max", "7")
+		read()
+		write("a", "pids.max", "max") // Tenon puts its value back
+		h.cache.drop(tasks("a"))
+	}
+	read()
+	if len(told) > 0 {
+		t.Errorf("%v is told before it is contested", <-told)
+	}
+	for range 3 {
+		write("b", "pids.max", "7")
+		write("a", "pids.max", "7")
+		select {
+		case k := <-told:
+			if k != tasks("a") {
+				t.Errorf("%v is told, want %v", k, tasks("a"))
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("the write of another component is not told in 20 s")
+		}
+		read()
+		h.cache.mu.Lock() // a write of Tenon, which the cache has at once
+		write("a", "pids.max", "9")
+		h.cache.set(tasks("a"), node.Maximum{Max: 9})
+		h.cache.mu.Unlock()
+		for end := time.After(10 * storedWithin); len(told) > 0; {
+			select {
+			case <-told: // several events of the first write
+			case <-end:
+			}
+		}
+	}
+	time.Sleep(10 * storedWithin)
+	if len(told) > 0 {
+		t.Errorf("%v is told, and Tenon has written it", <-told)
+	}
+}
+
 func TestASnapshotReadsNoKnownKnob(t *testing.T) {
 	h, write := fixtureHost(t, "a")
 	at := time.Unix(0, 0)
