@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"tenon.sh/tenon/internal/agent/loop"
 	"tenon.sh/tenon/internal/kernel/task"
 )
 
@@ -61,16 +63,15 @@ func (u *unifiedNode) systemctl(args ...string) {
 // they are as before.
 func (u *unifiedNode) keptAfter(claim string, args ...string) {
 	u.t.Helper()
-	// When a quota was written by others three times, CPU suppress bounds by CPU sets.
-	before, quota, set := u.values(), u.n.Cgroup("", "kubepods/besteffort")+"/cpu.max", u.n.Cgroup("", "kubepods/besteffort")+"/cpuset.cpus"
+	before, quota := u.values(), u.n.Cgroup("", "kubepods/besteffort")+"/cpu.max"
 	changed := func() error {
 		now, errs := u.values(), []error(nil)
 		for file, was := range before {
-			if v, there := now[file]; there && v != was && filepath.Base(file) != "cpuset.cpus" && !u.moves(file) && !u.followsMemory(file, v) {
+			if v, there := now[file]; there && v != was && !u.moves(file) && !u.followsMemory(file, v) {
 				errs = append(errs, fmt.Errorf("%s is %q, and was %q", file, v, was))
 			}
 		}
-		if strings.HasPrefix(now[quota], "max ") && now[set] == "" {
+		if strings.HasPrefix(now[quota], "max ") {
 			errs = append(errs, fmt.Errorf("%s is %q, and was %q", quota, now[quota], before[quota]))
 		}
 		return errors.Join(errs...)
@@ -82,6 +83,69 @@ func (u *unifiedNode) keptAfter(claim string, args ...string) {
 		u.t.Errorf("not so: after %s, Tenon sets its values again: %v", claim, err)
 	}
 	u.t.Logf("%s: all values are as before after %.1f s", claim, time.Since(begun).Seconds())
+}
+
+// staysBounded waits until some minutes have passed since best-effort work was bounded. Its
+// quota must then still be the bound, and tenond must have no trouble. systemd resets the
+// quota each minute, when a pod starts, and in keptBySystemd: three resets once made Tenon
+// give it up.
+func (u *unifiedNode) staysBounded(a *agent, since time.Time) {
+	u.t.Helper()
+	boundFor := pickLength(2*time.Minute, 4*time.Minute)
+	var lost []time.Duration
+	var from time.Time // when the quota was found reset; zero: it is not
+	looked := time.Now()
+	for ; time.Since(since) < boundFor; time.Sleep(20 * time.Millisecond) {
+		switch reset := strings.HasPrefix(u.read("besteffort", "cpu.max"), "max "); {
+		case reset && from.IsZero():
+			from = time.Now()
+		case !reset && !from.IsZero():
+			lost, from = append(lost, time.Since(from)), time.Time{}
+		}
+	}
+	u.t.Logf("in %.0f s of looking, the quota was seen reset %d times, for %v", time.Since(looked).Seconds(), len(lost), lost)
+	resets := 0
+	for line := range strings.Lines(a.said()) {
+		if strings.Contains(line, "msg="+loop.LogWritten+" ") && strings.Contains(line, unitPath("kubepods/besteffort")+" file=cpu.max ") && strings.Contains(line, `from="max `) {
+			resets++
+		}
+	}
+	resets-- // Tenon's first write
+	if resets < 4 {
+		u.t.Errorf("the quota was reset %d times: this shows too little", resets)
+	}
+	u.checkSuppressed()
+	if set := u.read("besteffort", "cpuset.cpus"); set != "" {
+		u.t.Errorf("best-effort work is bounded by the CPUs %s", set)
+	}
+	if trouble := u.trouble(); len(trouble) > 0 {
+		u.t.Errorf("tenond has trouble: %q", trouble)
+	}
+	u.t.Logf("best-effort work is bounded by its quota for %.0f s, which was reset %d times, and tenond has no trouble", time.Since(since).Seconds(), resets)
+}
+
+// trouble returns the metrics of the kinds of trouble that tenond has.
+func (u *unifiedNode) trouble() (all []string) {
+	u.t.Helper()
+	client := http.Client{Transport: &http.Transport{DialContext: u.c.Dial}}
+	defer client.CloseIdleConnections()
+	text, err := get(u.t.Context(), &client, "http://"+unifiedMetrics+"/metrics")
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	kinds := 0
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "tenon_trouble{") {
+			kinds++
+			if !strings.HasSuffix(line, " 0") {
+				all = append(all, line)
+			}
+		}
+	}
+	if kinds == 0 {
+		u.t.Error("tenond has no metric of its trouble")
+	}
+	return all
 }
 
 // followsMemory reports whether a value is the protection of all pods, which follows

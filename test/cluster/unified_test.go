@@ -84,11 +84,13 @@ func TestSeedsOnCgroupV2(t *testing.T) {
 		u.checkYielding()
 	}
 	u.checkSuppressed()
+	bounded := time.Now()
 	if whole {
 		u.checkPressure()
 	}
 	if c.Systemd {
 		u.keptBySystemd()
+		u.staysBounded(a, bounded)
 	}
 	if whole {
 		u.keptBy(func() { restart(t, n) })

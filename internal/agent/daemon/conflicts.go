@@ -8,6 +8,7 @@ import (
 
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/writeconflict"
+	"tenon.sh/tenon/internal/machine/knob"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -23,31 +24,51 @@ type writeConflicts struct {
 type lastWrite struct {
 	value node.Value // nil: Tenon has released the knob
 	at    time.Time
-	found []time.Time // times of snapshots with another value, oldest first
+	// found and resets are the times of snapshots with another value, as in
+	// node.WriteConflict. seen is the last of them.
+	found, resets []time.Time
+	seen          time.Time
 }
+
+// isDisputed reports whether another component has lately written the knob.
+func (w *lastWrite) isDisputed() bool { return len(w.found)+len(w.resets) > 0 }
 
 // see compares the knobs of a snapshot with Tenon's last writes, and records
 // recent conflicts in the snapshot.
 func (c *writeConflicts) see(s *node.Snapshot) {
 	c.at = s.At
 	c.sweep()
-	for knob, w := range c.knobs {
-		now, there := s.Knobs.Now[knob]
+	for k, w := range c.knobs {
+		now, there := s.Knobs.Now[k]
 		// A write in the tick of a finding comes after it, and has the same time.
-		if there && w.value != nil && now != w.value && (len(w.found) == 0 || !w.at.Before(w.found[len(w.found)-1])) {
-			w.found = append(w.found, s.At)
+		if there && w.value != nil && now != w.value && (!w.isDisputed() || !w.at.Before(w.seen)) {
+			w.seen = s.At
+			if before, ours := s.Knobs.Before[k]; ours && isReset(k, w.value, before, now) {
+				w.resets = append(w.resets, s.At)
+			} else {
+				w.found = append(w.found, s.At)
+			}
 		}
-		w.found = slices.DeleteFunc(w.found, func(at time.Time) bool { return s.At.Sub(at) > writeconflict.Remembered })
-		if len(w.found) > 0 {
-			s.Conflicts = append(s.Conflicts, node.WriteConflict{Knob: knob, Wrote: w.at, Found: slices.Clone(w.found)})
+		old := func(at time.Time) bool { return s.At.Sub(at) > writeconflict.Remembered }
+		w.found, w.resets = slices.DeleteFunc(w.found, old), slices.DeleteFunc(w.resets, old)
+		if w.isDisputed() {
+			s.Conflicts = append(s.Conflicts, node.WriteConflict{Knob: k, Wrote: w.at, Found: slices.Clone(w.found), Resets: slices.Clone(w.resets)})
 		}
 	}
 	slices.SortFunc(s.Conflicts, func(a, b node.WriteConflict) int { return a.Knob.Compare(b.Knob) })
 }
 
+// isReset reports whether the change of a knob is one that systemd makes when it writes
+// all settings of a unit: each part of the knob that Tenon changed has its value from
+// before Tenon. systemd may have left the other parts, such as a burst, as Tenon wrote
+// them.
+func isReset(k node.Knob, wrote, before, now node.Value) bool {
+	return k.Cgroup.IsUnit() && knob.ByPart(k.File, now, []node.Value{wrote}, before, now) == before
+}
+
 // note records that Tenon performed a step, and the value that the kernel stored.
 func (c *writeConflicts) note(s plan.Step, became node.Value) {
-	if w := c.knobs[s.Knob]; s.Release && w != nil && len(w.found) > 0 {
+	if w := c.knobs[s.Knob]; s.Release && w != nil && w.isDisputed() {
 		w.value = nil // the other component may still write it
 		return
 	}
@@ -92,9 +113,9 @@ func (c *writeConflicts) sweep() {
 		return
 	}
 	c.swept = c.at
-	for knob, w := range c.knobs {
+	for k, w := range c.knobs {
 		if c.at.Sub(w.at) > 6*writeconflict.Remembered {
-			delete(c.knobs, knob)
+			delete(c.knobs, k)
 		}
 	}
 }

@@ -88,6 +88,105 @@ func TestNarrowingBestEffortWorkDoesNotWait(t *testing.T) {
 	}
 }
 
+// A foreignWriter is another component that writes a quota beside Tenon.
+type foreignWriter struct {
+	group  node.CgroupPath
+	value  node.Value
+	writes func(second int) bool
+}
+
+// against simulates an hour of ticks, one each second, of a Tenon that wants a quota which
+// changes all the time. It returns the seconds after which the quota was contested, or -1,
+// and the number of ticks at whose end the quota was not Tenon's.
+func (f foreignWriter) against() (contested, lost int) {
+	before := node.CPUMax{Quota: node.NoQuota, Period: node.DefaultPeriod}
+	k := node.Knob{Cgroup: f.group, File: node.FileCPUMax}
+	start := time.Unix(1e9, 0)
+	var c writeConflicts
+	var value node.Value = before
+	contested = -1
+	for second := range 3600 {
+		if f.writes(second) {
+			value = f.value
+		}
+		s := node.Snapshot{At: start.Add(time.Duration(second) * time.Second)}
+		s.Knobs.Now, s.Knobs.Before = map[node.Knob]node.Value{k: value}, map[node.Knob]node.Value{}
+		if second > 0 {
+			s.Knobs.Before[k] = before
+		}
+		c.see(&s)
+		if contested < 0 && c.trouble(s) != "" {
+			contested = second
+		}
+		want := node.LimitIn(unit.MilliCPU(500+second%7), 10*time.Millisecond)
+		for _, step := range plan.Diff(s.Knobs, writeconflict.Pause(s, []plan.Want{{Intent: plan.Set, Knob: k, Value: want, BE: true}})) {
+			value = step.To
+			c.note(step, step.To)
+		}
+		if value != node.Value(want) {
+			lost++
+		}
+	}
+	return contested, lost
+}
+
+// TestSystemdDoesNotContestAQuota lets systemd reset the quota of a slice, as it does when
+// the kubelet sets a weight: each minute, and when pods start and end. Another value, a
+// cgroup that is no unit, and a reset in each tick are the work of another component.
+func TestSystemdDoesNotContestAQuota(t *testing.T) {
+	const slice = "kubepods.slice/kubepods-besteffort.slice"
+	reset := node.CPUMax{Quota: node.NoQuota, Period: node.DefaultPeriod}
+	each := func(n int) func(int) bool { return func(second int) bool { return second%n == n-1 } }
+	for name, c := range map[string]struct {
+		foreignWriter
+		first, last int // the seconds within which it is contested; -1: never
+	}{
+		"each minute":                     {foreignWriter{group: slice, value: reset, writes: each(60)}, -1, -1},
+		"and at the starts of pods":       {foreignWriter{group: slice, value: reset, writes: func(s int) bool { return s%60 == 0 || s%300 < 20 }}, -1, -1},
+		"in a scope":                      {foreignWriter{group: slice + "/cri-containerd-1.scope", value: reset, writes: each(60)}, -1, -1},
+		"another value, each minute":      {foreignWriter{group: slice, value: node.Limit(3000), writes: each(60)}, 120, 240},
+		"in a cgroup that is no unit":     {foreignWriter{group: "kubepods/besteffort", value: reset, writes: each(60)}, 120, 240},
+		"in each tick":                    {foreignWriter{group: slice, value: reset, writes: each(1)}, 50, 70},
+		"each five seconds for a while":   {foreignWriter{group: slice, value: reset, writes: func(s int) bool { return s > 600 && s < 1200 && s%5 == 0 }}, 850, 950},
+		"another value beside the resets": {foreignWriter{group: slice, value: node.Limit(3000), writes: func(s int) bool { return s == 60 }}, -1, -1},
+	} {
+		contested, lost := c.against()
+		if contested < c.first || contested > c.last {
+			t.Errorf("%s: contested after %d s, want %d to %d", name, contested, c.first, c.last)
+		}
+		if c.last < 0 && lost > 0 {
+			t.Errorf("%s: the quota was not Tenon's after %d ticks", name, lost)
+		}
+	}
+}
+
+// TestAResetIsJudgedByPart resets a part of a knob. What systemd does not write stays as
+// Tenon has written it.
+func TestAResetIsJudgedByPart(t *testing.T) {
+	const pod = "kubepods.slice/kubepods-poda.slice"
+	quota := func(ms, burst time.Duration) node.Value {
+		return node.CPUMax{Quota: ms * time.Millisecond, Period: node.DefaultPeriod, Burst: burst * time.Millisecond}
+	}
+	for name, c := range map[string]struct {
+		file               node.File
+		wrote, before, now node.Value
+		want               bool
+	}{
+		"a borrowed quota":        {node.FileCPUMax, quota(80, 20), quota(50, 0), quota(50, 20), true},
+		"also its burst":          {node.FileCPUMax, quota(80, 20), quota(50, 0), quota(50, 0), true},
+		"another quota":           {node.FileCPUMax, quota(80, 20), quota(50, 0), quota(60, 20), false},
+		"another burst":           {node.FileCPUMax, quota(80, 20), quota(50, 0), quota(50, 10), false},
+		"the protection":          {node.FileMemory, node.Memory{Low: 4096, High: 8192, Max: 16384}, node.Memory{High: unit.MaxBytes, Max: 16384}, node.Memory{High: unit.MaxBytes, Max: 16384}, true},
+		"with another limit":      {node.FileMemory, node.Memory{Low: 4096, High: 8192, Max: 16384}, node.Memory{High: unit.MaxBytes, Max: 16384}, node.Memory{High: unit.MaxBytes, Max: 4096}, false},
+		"idle":                    {node.FileCPUWeight, node.CPUWeight{Idle: true}, weightOf(256), weightOf(256), true},
+		"idle, by another weight": {node.FileCPUWeight, node.CPUWeight{Idle: true}, weightOf(256), weightOf(512), false},
+	} {
+		if got := isReset(node.Knob{Cgroup: pod, File: c.file}, c.wrote, c.before, c.now); got != c.want {
+			t.Errorf("%s: a reset is %v, want %v", name, got, c.want)
+		}
+	}
+}
+
 func TestAValueOfOursThatChangesIsNoConflict(t *testing.T) {
 	var c writeConflicts
 	now := time.Unix(1e9, 0)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"tenon.sh/tenon/internal/model/node"
 )
 
 // checkPath returns an error for an invalid glob over paths.
@@ -67,7 +69,7 @@ func checkUnit(pattern string) error {
 	case strings.Contains(pattern, "**"):
 		return errors.New("want *: the name of a unit is one component")
 	case hasSuffix(pattern, otherSuffixes):
-		return fmt.Errorf("want a unit that ends in one of %v", unitSuffixes)
+		return fmt.Errorf("want a unit that ends in one of %v", node.UnitSuffixes)
 	}
 	return checkName(unitName(pattern))
 }

@@ -202,17 +202,12 @@ func character(text string) (c rune, length int) {
 	return c, len(text)
 }
 
-// unitSuffixes are the kinds of units that have processes, and otherSuffixes
-// the other kinds (systemd.unit(5)). Sockets, mounts and swaps have processes
-// for short times, too, but the work that they start runs in services.
-var (
-	unitSuffixes  = []string{".service", ".slice", ".scope"}
-	otherSuffixes = []string{".socket", ".mount", ".swap", ".timer", ".target", ".path", ".device", ".automount"}
-)
+// otherSuffixes are the kinds of units that are not in node.UnitSuffixes.
+var otherSuffixes = []string{".socket", ".mount", ".swap", ".timer", ".target", ".path", ".device", ".automount"}
 
 // unitName adds the suffix that systemctl would add to a name.
 func unitName(pattern string) string {
-	if hasSuffix(pattern, unitSuffixes) {
+	if hasSuffix(pattern, node.UnitSuffixes) {
 		return pattern
 	}
 	return pattern + ".service"

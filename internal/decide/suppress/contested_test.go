@@ -39,3 +39,20 @@ func TestAContestedQuotaIsReplacedBySets(t *testing.T) {
 		}
 	}
 }
+
+// TestAQuotaThatSystemdResetsStaysTheBound resets the quota each minute, as systemd does
+// when the kubelet sets the weight of the level.
+func TestAQuotaThatSystemdResetsStaysTheBound(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	var resets []time.Time
+	for m := range 10 {
+		resets = append(resets, now.Add(-time.Duration(10-m)*time.Minute))
+	}
+	quota := node.Knob{Cgroup: "be.slice", File: node.FileCPUMax}
+	s := node.Snapshot{At: now, Conflicts: []node.WriteConflict{{Knob: quota, Wrote: now, Resets: resets}}}
+	s.Knobs.Now = map[node.Knob]node.Value{{Cgroup: "be.slice", File: node.FileCPUs}: node.CPUs{Set: unit.CPUSetOf(0, 1)}}
+	x := suppressor{Config: Config{Enable: true}, Layout: facts.Layout{Roots: []node.CgroupPath{"be.slice"}}, snap: s, cpus: unit.CPUSetOf(0, 1)}
+	if x.limitsBySet() {
+		t.Error("best-effort work is bounded by a set of CPUs")
+	}
+}

@@ -3,6 +3,10 @@
 // of its knobs every minute, or another agent. Tenon writes its own value
 // again, but two components must not overwrite each other's value without end.
 //
+// systemd is no such component. It writes all settings of a unit when one of them is
+// set, and it does not know Tenon's values. It never defends a value against Tenon, so
+// Tenon writes again at once, and goes on (decision 126).
+//
 // The conflicts are part of the snapshot, and Pause runs before the plan. A dry
 // run, a replay and the audit log therefore show the result.
 package writeconflict
@@ -32,6 +36,12 @@ const (
 	pause         = 10 * time.Second
 	longPause     = 50 * time.Second
 	manyConflicts = 10
+	// maxResets is the number of resets within Remembered that do not count. Above it,
+	// all of them count, because another component may write the same value. The kubelet
+	// has systemd set the weights of its levels each minute, and when a pod starts or
+	// ends, so this is enough for the starts and ends of 25 pods. While a bound is reset
+	// in each tick, it is found above the number within a minute.
+	maxResets = 60
 )
 
 // Pause changes wants that would write a contested knob before its pause is
@@ -63,7 +73,7 @@ func Pause(s node.Snapshot, wants []plan.Want) []plan.Want {
 // remainingPause returns how long Tenon still leaves a knob to the other
 // component.
 func remainingPause(c node.WriteConflict, now time.Time) time.Duration {
-	n := countRecent(c, now)
+	n := countConflicts(c, now)
 	switch {
 	case n < minConflicts:
 		return 0
@@ -75,12 +85,22 @@ func remainingPause(c node.WriteConflict, now time.Time) time.Duration {
 
 // Contested reports whether another component writes a knob again and again.
 func Contested(s node.Snapshot, k node.Knob) bool {
-	return slices.ContainsFunc(s.Conflicts, func(c node.WriteConflict) bool { return c.Knob == k && countRecent(c, s.At) >= minConflicts })
+	return slices.ContainsFunc(s.Conflicts, func(c node.WriteConflict) bool { return c.Knob == k && countConflicts(c, s.At) >= minConflicts })
 }
 
-// countRecent counts the conflicts that are younger than Remembered.
-func countRecent(c node.WriteConflict, now time.Time) (n int) {
-	for _, at := range c.Found {
+// countConflicts returns the number of conflicts of a knob: the writes of other
+// components that are younger than Remembered.
+func countConflicts(c node.WriteConflict, now time.Time) int {
+	n := countRecent(c.Found, now)
+	if resets := countRecent(c.Resets, now); resets > maxResets {
+		n += resets
+	}
+	return n
+}
+
+// countRecent counts the times that are younger than Remembered.
+func countRecent(times []time.Time, now time.Time) (n int) {
+	for _, at := range times {
 		if now.Sub(at) <= Remembered {
 			n++
 		}
@@ -92,7 +112,7 @@ func countRecent(c node.WriteConflict, now time.Time) (n int) {
 func Remarks(s node.Snapshot) []string {
 	var all []string
 	for _, c := range s.Conflicts {
-		if n := countRecent(c, s.At); n >= minConflicts {
+		if n := countConflicts(c, s.At); n >= minConflicts {
 			all = append(all, fmt.Sprintf("another component wrote %v %d times in %v", c.Knob, n, Remembered))
 		}
 	}

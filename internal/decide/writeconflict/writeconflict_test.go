@@ -62,6 +62,36 @@ func TestWhatIsHeld(t *testing.T) {
 	}
 }
 
+// TestResetsOfSystemdCountAboveTheirNumber checks how many resets are allowed beside the
+// writes of another component.
+func TestResetsOfSystemdCountAboveTheirNumber(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	times := func(n int, ago time.Duration) (all []time.Time) {
+		for range n {
+			all = append(all, now.Add(-ago))
+		}
+		return all
+	}
+	for name, c := range map[string]struct {
+		found, resets, old int
+		contested          bool
+	}{
+		"as many as are allowed":           {0, maxResets, 0, false},
+		"one more":                         {0, maxResets + 1, 0, true},
+		"with writes of another component": {minConflicts - 1, maxResets, 0, false},
+		"which are too many by themselves": {minConflicts, 1, 0, true},
+		"most of them long ago":            {0, maxResets, maxResets, false},
+	} {
+		k := node.WriteConflict{Knob: knob, Wrote: now, Found: times(c.found, time.Second)}
+		k.Resets = append(times(c.old, Remembered+time.Second), times(c.resets, time.Second)...)
+		s := node.Snapshot{At: now, Conflicts: []node.WriteConflict{k}, Knobs: node.Knobs{Now: map[node.Knob]node.Value{knob: weight(51200)}}}
+		paused := Pause(s, []plan.Want{{Intent: plan.Set, Knob: knob, Value: weight(25600)}})[0].Intent == plan.Pause
+		if Contested(s, knob) != c.contested || paused != c.contested || (len(Remarks(s)) > 0) != c.contested {
+			t.Errorf("%s: contested is %v, paused %v, remarks %q", name, Contested(s, knob), paused, Remarks(s))
+		}
+	}
+}
+
 func TestConflictsOfLongAgoAreOver(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	s := conflict(now, time.Second, manyConflicts)

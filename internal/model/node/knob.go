@@ -41,6 +41,17 @@ func (p CgroupPath) Contains(q CgroupPath) bool {
 	return p == "" || len(q) >= len(p) && q[:len(p)] == p && (len(q) == len(p) || q[len(p)] == '/')
 }
 
+// UnitSuffixes are the endings of the units of systemd that have a cgroup with
+// processes (systemd.unit(5)). Sockets, mounts and swaps have processes for short
+// times, too, but the work that they start runs in services.
+var UnitSuffixes = []string{".service", ".slice", ".scope"}
+
+// IsUnit reports whether the name of p is that of a unit of systemd, which then has
+// settings of its own for p.
+func (p CgroupPath) IsUnit() bool {
+	return slices.ContainsFunc(UnitSuffixes, func(s string) bool { return strings.HasSuffix(string(p), s) })
+}
+
 // File names a kind of knob. It stands for one kernel file, or for several
 // files that the kernel couples. Tenon always writes coupled files together.
 type File string
