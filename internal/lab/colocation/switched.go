@@ -71,7 +71,7 @@ type SwitchedMode struct {
 	Done      report.Number `json:"be_frames"` // of all windows
 	DoneRate  report.Number `json:"be_frames_per_second"`
 	// Failures and Disturbances count the windows that do not count, with their
-	// rounds.
+	// rounds. They include those of void starts, whose repetition undoes no failure.
 	Failures     int `json:"failed_windows"`
 	Disturbances int `json:"disturbed_windows"`
 	// CarryOver is the P90 of the first half of a window relative to that of the
@@ -81,7 +81,8 @@ type SwitchedMode struct {
 	// order of the rounds does not matter.
 	OddEven stat.Effect `json:"odd_to_even"`
 
-	p90 float64 // median over the windows, of all requests
+	p90   float64 // median over the windows, of all requests
+	valid int     // windows that are not void, also of rounds and starts that do not count
 }
 
 // A SwitchedResult is the result of an experiment that switches modes: result.json.
@@ -103,6 +104,7 @@ type SwitchedResult struct {
 type Switched struct {
 	SwitchedResult
 	runs   []Run // valid ones
+	tried  []Run // those that measured their modes, also disturbed ones
 	rounds []round
 }
 
@@ -121,6 +123,9 @@ func AnalyseSwitched(e Experiment, runs []Run) *Switched {
 	}}
 	last := map[int]Run{} // a void start is repeated under the same number
 	for _, r := range runs {
+		if r.VoidCause() != report.NotItsMode {
+			s.tried = append(s.tried, r)
+		}
 		if len(r.Void) > 0 {
 			s.VoidStarts = append(s.VoidStarts, report.VoidRun{Index: r.Index, Block: r.Block, Mode: r.Mode, Reasons: r.Void})
 			continue
@@ -236,13 +241,13 @@ func (s *Switched) answered(c SwitchedClaim) SwitchedClaim {
 	of, to := s.mode(c.Of), s.mode(c.To)
 	latency := c.Measure == report.P90.Key
 	switch {
+	case c.Verdict != stat.NotMet && slices.ContainsFunc(c.favours, func(m report.Mode) bool { return s.mode(m).Failures > 0 }):
+		c.Hindered = ServiceFailed // also if so many rounds failed that too few are left
 	case c.Verdict == stat.Undecided:
 		c.Hindered = TooFewRounds
-	case c.Verdict != stat.NotMet && slices.ContainsFunc(c.favours, func(m report.Mode) bool { return s.mode(m).Failures > 0 }):
-		c.Hindered = ServiceFailed
 	case latency && (of.dependsOnClient() || to.dependsOnClient()):
 		c.Hindered = ClientStood
-	case stat.Fisher(of.Disturbances, of.Windows+of.Disturbances, to.Disturbances, to.Windows+to.Disturbances) < unequalLevel:
+	case stat.Fisher(of.Disturbances, of.valid+of.Disturbances, to.Disturbances, to.valid+to.Disturbances) < unequalLevel:
 		c.Hindered = UnequallyDisturbed
 	}
 	if c.Hindered != "" {
@@ -314,10 +319,12 @@ func (s *Switched) measured(mode report.Mode) SwitchedMode {
 		leftOut += w.Spoiled * float64(w.Requests)
 		requests += float64(w.Requests)
 	}
-	for _, r := range s.runs {
+	for _, r := range s.tried {
 		for _, w := range r.Windows {
 			switch {
-			case w.Mode != mode || len(w.Void) == 0:
+			case w.Mode != mode:
+			case len(w.Void) == 0:
+				m.valid++
 			case w.VoidCause() == report.Failed:
 				m.Failures++
 			default:

@@ -324,3 +324,45 @@ func TestEveryKeyOfSwitchedModesIsDocumented(t *testing.T) {
 		}
 	}
 }
+
+// TestAVoidStartForgetsNoFailure repeats a start of which other work spoiled most rounds,
+// and in which the service failed in turns of a mode.
+func TestAVoidStartForgetsNoFailure(t *testing.T) {
+	e := inventSwitched(12, switchedModes...)
+	again := switchedRuns(t, e, func(*Window) {})
+	void := switchedRuns(t, e, func(w *Window) {
+		switch {
+		case w.Round < 8:
+			w.Discard(report.Disturbed, "other work used 60 % of the tested CPUs")
+		case w.Mode == report.Tenon:
+			w.Discard(report.Failed, "10 requests failed")
+		}
+	})[3]
+	void.Index = 4
+	void.Discard(report.Disturbed, "only 3 of 10 rounds were measured")
+	for i := range again {
+		if again[i].Index >= 4 {
+			again[i].Index++
+		}
+	}
+	s := AnalyseSwitched(e, slices.Insert(slices.Clone(again), 3, void))
+	if got := switchedClaim(t, s, "tenon-to-frozen-p90"); got.Verdict != stat.Undecided || got.Hindered != ServiceFailed || got.Final {
+		t.Errorf("%q (%s), final %v", got.Verdict, got.Hindered, got.Final)
+	}
+	if m := s.mode(report.Tenon); m.Failures != 3 || m.Disturbances != 7 || m.Windows != 120 {
+		t.Errorf("%d failures and %d disturbances beside %d windows", m.Failures, m.Disturbances, m.Windows)
+	}
+	void.Discard(report.NotItsMode, "the batch work reported no progress")
+	if got := switchedClaim(t, AnalyseSwitched(e, slices.Insert(slices.Clone(again), 3, void)), "tenon-to-frozen-p90"); got.Verdict != stat.Met {
+		t.Errorf("a start that did not measure its modes: %q (%s)", got.Verdict, got.Hindered)
+	}
+}
+
+// TestAFailureIsNamedAlsoIfNoRoundIsLeft lets the service fail in all turns of a mode.
+func TestAFailureIsNamedAlsoIfNoRoundIsLeft(t *testing.T) {
+	e := inventSwitched(12, switchedModes...)
+	s := AnalyseSwitched(e, switchedRuns(t, e, in(report.Tenon, func(w *Window) { w.Discard(report.Failed, "10 requests failed") })))
+	if got := switchedClaim(t, s, "tenon-to-frozen-p90"); got.Verdict != stat.Undecided || got.Hindered != ServiceFailed || s.RoundsUsed != 0 {
+		t.Errorf("%d rounds: %q (%s)", s.RoundsUsed, got.Verdict, got.Hindered)
+	}
+}

@@ -28,7 +28,7 @@ var measureWords = map[string]string{
 // hindranceWords say why a question has no verdict.
 var hindranceWords = map[Hindrance]string{
 	TooFewRounds:       fmt.Sprintf("A verdict needs %d starts, and %d rounds in which both values are above zero.", stat.LeastStarts, stat.LeastRounds),
-	ServiceFailed:      "The service failed requests, or answered too few of them, in a mode in whose favour the verdict would be.",
+	ServiceFailed:      "The service failed requests in a mode in whose favour the verdict would be: a request that is due in a window is answered, if late, or counts as failed.",
 	ClientStood:        "The client itself stood still for so many requests of a mode that its P90 depends on them: give it CPUs of its own.",
 	UnequallyDisturbed: "Disturbances hit the two modes unequally, so the rounds that remain are a selection.",
 }
@@ -256,7 +256,7 @@ func (s *Switched) warn(runs []Run) {
 	}
 	for _, m := range s.Measured {
 		if m.Failures > 0 {
-			add("%s: the service failed requests or answered too few of them in %s; this is an outcome of the mode", m.Mode, textlayout.Plural(m.Failures, "window", "windows"))
+			add("%s: the service failed requests in %s; this is an outcome of the mode", m.Mode, textlayout.Plural(m.Failures, "window", "windows"))
 		}
 		if m.CarryOver.IsEnough() && (m.CarryOver.Lower > 1 || m.CarryOver.Upper < 1) {
 			add("%s: the first half of a turn differs from the second (P90 %s), so something of the mode before is left after %v", m.Mode, changeText(m.CarryOver), e.Settle)

@@ -292,37 +292,46 @@ func (b *bench) runSwitched(ctx context.Context, on site, r *colocation.Run) (er
 	return nil
 }
 
-// fillWindows adds the windows of the turns to a run. A start is void if half of its
-// rounds or more do not count. What the service failed is an outcome of single modes,
-// and does not void the start.
+// fillWindows adds the windows of the turns to a run, and judges the start by them.
 func (b *bench) fillWindows(r *colocation.Run, st stage, turns []stay, m harness.Measurement) {
+	missing := false
+	for _, t := range turns {
+		w, err := b.window(r.Block, st, t, m)
+		if err != nil {
+			missing = true
+			continue
+		}
+		r.Windows = append(r.Windows, w)
+	}
+	if missing {
+		r.Warnings = append(r.Warnings, "the load ended before the last turns, or began after the first")
+	}
+	judgeStart(r, len(b.Modes), b.rounds())
+}
+
+// judgeStart makes a start void if fewer than half of its rounds were measured: in the
+// others a window was disturbed or is missing. What the service failed is an outcome of
+// single modes, however often it failed. It does not void the start, because a start that
+// is repeated would forget it.
+func judgeStart(r *colocation.Run, modes, rounds int) {
 	if r.Cause == report.Failed {
 		r.Warnings = append(r.Warnings, r.Void...)
 		r.Void, r.Cause = nil, report.NotVoid
 	}
-	valid, missing := map[int]int{}, 0
-	for _, t := range turns {
-		w, err := b.window(r.Block, st, t, m)
-		if err != nil {
-			missing++
-			continue
-		}
-		r.Windows = append(r.Windows, w)
-		if len(w.Void) == 0 {
-			valid[t.round]++
+	measured := map[int]int{}
+	for _, w := range r.Windows {
+		if len(w.Void) == 0 || w.VoidCause() == report.Failed {
+			measured[w.Round]++
 		}
 	}
-	if missing > 0 {
-		r.Warnings = append(r.Warnings, "the load ended before the last turns, or began after the first")
-	}
-	whole, rounds := 0, b.rounds()
-	for _, n := range valid {
-		if n == len(b.Modes) {
+	whole := 0
+	for _, n := range measured {
+		if n == modes {
 			whole++
 		}
 	}
 	if 2*whole < rounds && len(r.Void) == 0 {
-		r.Discard(report.Disturbed, fmt.Sprintf("only %d of %d rounds count: in the others a window was disturbed, failed or is missing", whole, rounds))
+		r.Discard(report.Disturbed, fmt.Sprintf("only %d of %d rounds were measured: in the others a window was disturbed or is missing", whole, rounds))
 	}
 }
 

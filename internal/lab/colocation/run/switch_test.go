@@ -371,3 +371,40 @@ func TestAFullDiskLeavesNothing(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// TestAFailureOfTheServiceVoidsNoStart judges starts of four rounds of two modes.
+func TestAFailureOfTheServiceVoidsNoStart(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(*report.Run) // a window of Tenon in three of four rounds
+		void  bool
+	}{
+		"as it should be": {func(*report.Run) {}, false},
+		"it failed":       {func(w *report.Run) { w.Discard(report.Failed, "9 requests failed") }, false},
+		"other work":      {func(w *report.Run) { w.Discard(report.Disturbed, "steal") }, true},
+		"both": {func(w *report.Run) {
+			w.Discard(report.Failed, "9 requests failed")
+			w.Discard(report.Disturbed, "steal")
+		}, true},
+		"not its mode": {func(w *report.Run) { w.Discard(report.NotItsMode, "its weight changed") }, true},
+	} {
+		var r colocation.Run
+		r.Discard(report.Failed, "timeout errors: 9") // of the whole start
+		for round := range 4 {
+			for _, mode := range []report.Mode{report.Frozen, report.Tenon} {
+				w := colocation.Window{Round: round + 1, Run: report.Run{Mode: mode}}
+				if mode == report.Tenon && round > 0 {
+					c.spoil(&w.Run)
+				}
+				r.Windows = append(r.Windows, w)
+			}
+		}
+		judgeStart(&r, 2, 4)
+		if got := len(r.Void) > 0; got != c.void || got && r.Cause != report.Disturbed || len(r.Warnings) != 1 {
+			t.Errorf("%s: void for %q (%s), warnings %q", name, r.Void, r.Cause, r.Warnings)
+		}
+	}
+	r := colocation.Run{Windows: []colocation.Window{{Round: 1, Run: report.Run{Mode: report.Frozen}}}}
+	if judgeStart(&r, 2, 2); r.Cause != report.Disturbed {
+		t.Errorf("a start without its windows: %q", r.Void)
+	}
+}
