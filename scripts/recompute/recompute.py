@@ -479,11 +479,29 @@ def effect(starts, error):
     return dict(zip(("ratio", "lower_bound", "upper_bound"), map(math.exp, bounds)))
 
 
-def bad_starts(starts):
-    """How many starts had twice the ratio of the typical round, and how many may."""
+def bad_starts(starts, factor):
+    """How many starts had so many times the ratio of the typical round or more, with a
+    factor below 1 or less, and how many may."""
     typical, _, _ = estimates.rounds_bounds(starts, 0.05)
-    seen = sum(math.fsum(logs) / len(logs) >= typical + math.log(2) for logs in starts)
+    sign = 1 if factor >= 1 else -1
+    seen = sum(sign * math.fsum(logs) / len(logs) >= sign * (typical + math.log(factor)) for logs in starts)
     return {"seen": seen, "starts": len(starts), "share_upper_bound": estimates.share_at_most(seen, len(starts), 0.05)}
+
+
+def over_the_run(experiment, claim, error):
+    """The ratio of the rates of two modes over all windows. Its bounds are those of
+    Student over the starts, of the linear part of its logarithm."""
+    amount = {"waiting": lambda w: w["ls_run_delay_ns"] / 1e3, "batch-cpu": lambda w: w["be_cpus_used"] * w["length_ns"] / 1e9}[claim["measure"]]
+    sums = collections.defaultdict(lambda: [0, 0, 0, 0])
+    for start, _, windows in experiment.rounds:
+        over, under = windows[claim["of"]], windows[claim["to"]]
+        for i, v in enumerate((amount(over), under["length_ns"], over["length_ns"], amount(under))):
+            sums[start][i] += v
+    totals = [math.fsum(values) for values in zip(*sums.values())]
+    log = math.log(totals[0] * totals[1] / totals[2] / totals[3])
+    parts = [a / totals[0] + b / totals[1] - c / totals[2] - d / totals[3] for a, b, c, d in sums.values()]
+    reach = estimates.student_quantile(len(parts) - 1, error) * estimates.mean_and_deviation(parts)[1] * math.sqrt(len(parts))
+    return {"ratio": math.exp(log), "lower_bound": math.exp(log - reach), "upper_bound": math.exp(log + reach)}
 
 
 def figures_of_turns(experiment, mode):
@@ -546,10 +564,15 @@ def check_turns(experiment):
             continue
         logs = experiment.turns(measures[claim["measure"]], claim["of"], claim["to"])
         compare("claim " + claim["name"], claim["effect"], effect(logs, claim["effect"]["bound_error"]))
-        compare("bad starts of " + claim["name"], claim["bad_starts"], bad_starts(logs))
+        compare("bad starts of " + claim["name"], claim["bad_starts"], bad_starts(logs, claim["bad_starts"]["factor"]))
+        if "effect_over_the_run" in claim:
+            run = claim["effect_over_the_run"]
+            compare(claim["name"] + " over the run", run, over_the_run(experiment, claim, run["bound_error"]))
     for mode in result["modes"]:
         compare(mode["mode"], mode, figures_of_turns(experiment, mode["mode"]))
-    claims = {claim["name"]: claim["effect"] for claim in result["claims"]}
+    claims = {claim["name"]: claim for claim in result["claims"]}
+    shared = sum({"work": 2, "alone": 6, "requests": 4}[said["about"]] for said in result.get("conclusions", []))
+    looks = len(result["experiment"]["planned_looks"])
     for said in result.get("conclusions", []):  # older versions have none
         if said["about"] == "work":
             found = dict(zip(("estimate", "lower_bound", "upper_bound"), rate_of_starts(experiment, "tenon", "be_frames", error=said["bound_error"])))
@@ -557,7 +580,15 @@ def check_turns(experiment):
             found |= {"amount": work["be_frames"], "seconds": work["seconds"]}
         else:
             of = claims[said["claim"]]
-            found = {"estimate": of["ratio"]} | {key: of[key] for key in ("lower_bound", "upper_bound", "bound_error")}
+            found = effect(experiment.turns(measures[of["measure"]], of["of"], of["to"]), said["bound_error"])
+            found["estimate"] = found.pop("ratio")
+            for key, measure in (("p99", "p99-all"), ("waiting", "waiting")):
+                if key in said:
+                    logs = experiment.turns(measure, of["of"], of["to"])
+                    found |= {f"{key}.{part}": v for part, v in effect(logs, said["bound_error"]).items()}
+            if "over_the_run" in said:
+                found |= {"over_the_run." + part: v for part, v in over_the_run(experiment, of, said["bound_error"]).items()}
+        found["bound_error"] = 0.05 / shared / looks
         compare("conclusion about " + said["about"], said, found)
     return errors, count
 

@@ -15,7 +15,10 @@ const (
 	aloneLimit = 1.25 // largest P90 relative to that beside frozen batch work
 	equalLimit = 1.10 // ratio within which two modes are equal
 	workShare  = 0.98 // least CPU time of the batch work relative to BestEffort pods
-	badStart   = 2    // a start is bad if its ratio is so many times that of the typical round
+	badStart   = 2    // a start is bad if its ratio is so many times that of the typical round, or a half if more is better
+	// strayWork is the largest rate of batch work in turns in which it was frozen, relative
+	// to the rate under Tenon. With more, the work of a turn is not counted in that turn.
+	strayWork = 0.01
 )
 
 // A Hindrance is a reason why the rounds of an experiment allow no verdict.
@@ -32,6 +35,9 @@ const (
 	ClientStood Hindrance = "the client stood still"
 	// UnequallyDisturbed: disturbances hit the two modes unequally.
 	UnequallyDisturbed Hindrance = "unequal disturbances"
+	// WorkStrayed: batch work was found in turns in which it was frozen, so that the work
+	// of a turn is no count.
+	WorkStrayed Hindrance = "work in frozen turns"
 )
 
 // A SwitchedClaim is a question about two modes with its answer.
@@ -47,11 +53,19 @@ type SwitchedClaim struct {
 	// Final says that the verdict stands: it was given at a planned look or at a
 	// planned end, and decides something.
 	Final bool `json:"final"`
-	// Rare counts the starts in which the ratio was far above that of the typical
+	// Rare counts the starts in which the ratio was far worse than that of the typical
 	// round. The verdict says nothing about them.
 	Rare stat.Rare `json:"bad_starts"`
+	// Whole is the ratio of the two modes over the whole run, for measures that add up. A
+	// few bad seconds weigh in it, and the typical round leaves them out. It decides
+	// nothing.
+	Whole *stat.Effect `json:"effect_over_the_run,omitempty"`
+	// Undropped is the answer with the rounds that disturbances made void. It is nil if
+	// there are none.
+	Undropped *stat.Answer `json:"with_disturbed_rounds,omitempty"`
 
 	metric  report.Metric
+	rests   bool          // the verdict is another one with the rounds that disturbances made void
 	favours []report.Mode // the modes for which every verdict but "not met" speaks
 }
 
@@ -106,6 +120,7 @@ type Switched struct {
 	runs   []Run // valid ones
 	tried  []Run // those that measured their modes, also disturbed ones
 	rounds []round
+	firsts []round // of the first try of each start, with disturbed windows
 }
 
 // A round has a window of each mode.
@@ -137,7 +152,9 @@ func AnalyseSwitched(e Experiment, runs []Run) *Switched {
 			s.runs = append(s.runs, r)
 		}
 	}
-	s.collect()
+	s.rounds, s.RoundsLost = s.collect(s.runs, report.NotVoid)
+	s.firsts, _ = s.collect(firstTries(s.tried), report.NotVoid, report.Disturbed)
+	s.RoundsUsed = len(s.rounds)
 	s.StartsUsed = len(s.runs)
 	for _, m := range e.Modes {
 		s.Measured = append(s.Measured, s.measured(m))
@@ -150,11 +167,26 @@ func AnalyseSwitched(e Experiment, runs []Run) *Switched {
 	return s
 }
 
-// collect finds the rounds that count: those with a valid window of each mode. If a
-// disturbance hits one window, the whole round is dropped, because the others of the
-// round would lose their partner.
-func (s *Switched) collect() {
-	for _, r := range s.runs {
+// firstTries returns the first try of each start. Void starts are repeated, and what
+// remains of the tries may be a selection.
+func firstTries(tried []Run) []Run {
+	seen := map[int]bool{}
+	var first []Run
+	for _, r := range tried {
+		if !seen[r.Block] {
+			first = append(first, r)
+		}
+		seen[r.Block] = true
+	}
+	return first
+}
+
+// collect finds the rounds that count: those with a window of each mode that is void for
+// no other cause than the given ones. If a disturbance hits one window, the whole round
+// is dropped, because the others of the round would lose their partner. lost is the
+// number of rounds that are dropped.
+func (s *Switched) collect(runs []Run, causes ...report.Cause) (rounds []round, lost int) {
+	for _, r := range runs {
 		all := map[int]map[report.Mode]Window{}
 		most := 0
 		for _, w := range r.Windows {
@@ -165,28 +197,51 @@ func (s *Switched) collect() {
 			most = max(most, w.Round)
 		}
 		for number := 1; number <= most; number++ {
-			valid := true
+			counts := true
 			for _, m := range s.Experiment.Modes {
 				w, has := all[number][m]
-				valid = valid && has && len(w.Void) == 0
+				counts = counts && has && slices.Contains(causes, w.VoidCause())
 			}
-			if !valid {
-				s.RoundsLost++
+			if !counts {
+				lost++
 				continue
 			}
-			s.rounds = append(s.rounds, round{r.Block, number, all[number]})
+			rounds = append(rounds, round{r.Block, number, all[number]})
 		}
 	}
-	s.RoundsUsed = len(s.rounds)
+	return rounds, lost
 }
 
-// ratios returns the log ratios of two modes.
-func (s *Switched) ratios(of, to report.Mode, m report.Metric) stat.Rounds {
+// ratios returns the log ratios of two modes in rounds.
+func ratios(of, to report.Mode, m report.Metric, among []round) stat.Rounds {
 	rounds := stat.Rounds{}
-	for _, r := range s.rounds {
+	for _, r := range among {
 		rounds[r.start] = append(rounds[r.start], math.Log(m(r.windows[of].Run)/m(r.windows[to].Run)))
 	}
 	return rounds
+}
+
+// overTheRun estimates the ratio of the rates of two modes over the whole run. It returns
+// nil for a measure that does not add up, such as a percentile.
+func (s *Switched) overTheRun(c SwitchedClaim, alpha float64) *stat.Effect {
+	rate := map[string]report.Metric{report.WaitingTime.Key: report.Waiting, workMeasure: batchCPUs}[c.Measure]
+	if rate == nil {
+		return nil
+	}
+	total := func(mode report.Mode) map[int]stat.Total {
+		totals := map[int]stat.Total{}
+		for _, r := range s.rounds {
+			w := r.windows[mode]
+			if amount := rate(w.Run) * w.Length.Seconds(); !math.IsNaN(amount) { // unknown where the service did not run
+				t := totals[r.start]
+				totals[r.start] = stat.Total{Amount: t.Amount + amount, Seconds: t.Seconds + w.Length.Seconds()}
+			}
+		}
+		return totals
+	}
+	e := stat.EffectOfTotals(total(c.Of), total(c.To), alpha)
+	e.Rounds = s.RoundsUsed
+	return &e
 }
 
 // allP90 is the P90 of all requests of a window.
@@ -232,13 +287,26 @@ func questions(modes []report.Mode) []SwitchedClaim {
 // workMeasure is the key of the CPU time of the batch work.
 const workMeasure = "batch-cpu"
 
+// bad is the ratio of a bad start to the typical round.
+func (c SwitchedClaim) bad() float64 {
+	if c.Asks == stat.AsksAtLeast {
+		return 1.0 / badStart
+	}
+	return badStart
+}
+
 // answered answers a question.
 func (s *Switched) answered(c SwitchedClaim) SwitchedClaim {
 	e := s.Experiment
-	rounds := s.ratios(c.Of, c.To, c.metric)
-	c.Answer, c.Rare = c.Question.Answer(rounds, len(e.Looks)), stat.RareOf(rounds, badStart)
+	rounds := ratios(c.Of, c.To, c.metric, s.rounds)
+	c.Answer, c.Rare = c.Question.Answer(rounds, len(e.Looks)), stat.RareOf(rounds, c.bad())
+	c.Whole = s.overTheRun(c, c.Effect.Error)
 	c.Final = s.isFinal()
 	of, to := s.mode(c.Of), s.mode(c.To)
+	if slices.ContainsFunc(s.Measured, func(m SwitchedMode) bool { return m.Disturbances > 0 }) {
+		undropped := c.Question.Answer(ratios(c.Of, c.To, c.metric, s.firsts), len(e.Looks))
+		c.Undropped = &undropped
+	}
 	latency := c.Measure == report.P90.Key
 	switch {
 	case c.Verdict != stat.NotMet && slices.ContainsFunc(c.favours, func(m report.Mode) bool { return s.mode(m).Failures > 0 }):
@@ -250,6 +318,7 @@ func (s *Switched) answered(c SwitchedClaim) SwitchedClaim {
 	case stat.Fisher(of.Disturbances, of.valid+of.Disturbances, to.Disturbances, to.valid+to.Disturbances) < unequalLevel:
 		c.Hindered = UnequallyDisturbed
 	}
+	c.rests = c.Hindered == "" && c.Undropped != nil && c.Undropped.Verdict != c.Verdict
 	if c.Hindered != "" {
 		c.Verdict, c.Final = stat.Undecided, false
 	}

@@ -227,7 +227,7 @@ func TestThePageSaysWhatDecides(t *testing.T) {
 		if err := s.Page().WriteHTML(&html); err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(text.String(), "NaN") || strings.Contains(text.String(), "Inf") || !strings.Contains(text.String(), "\nIn short; the experiment ended as planned\n") {
+		if strings.Contains(text.String(), "NaN") || strings.Contains(text.String(), "Inf") || !strings.Contains(text.String(), "); the experiment ended as planned\n") {
 			t.Errorf("%d starts:\n%s", starts, &text)
 		}
 		if decided := !strings.Contains(text.String(), "CANNOT TELL"); decided != (starts >= stat.LeastStarts) {
@@ -355,6 +355,55 @@ func TestAVoidStartForgetsNoFailure(t *testing.T) {
 	void.Discard(report.NotItsMode, "the batch work reported no progress")
 	if got := switchedClaim(t, AnalyseSwitched(e, slices.Insert(slices.Clone(again), 3, void)), "tenon-to-frozen-p90"); got.Verdict != stat.Met {
 		t.Errorf("a start that did not measure its modes: %q (%s)", got.Verdict, got.Hindered)
+	}
+}
+
+// TestAVerdictThatRestsOnVoidRoundsSaysSo has seconds that make P90 under Tenon twice as
+// high, and of which the rule about disturbances removes all.
+func TestAVerdictThatRestsOnVoidRoundsSaysSo(t *testing.T) {
+	for _, c := range []struct {
+		ratio float64
+		rests bool
+	}{{1, false}, {2, true}} {
+		e := inventSwitched(12, switchedModes...)
+		s := AnalyseSwitched(e, switchedRuns(t, e, func(w *Window) {
+			if w.Round > 6 {
+				w.Discard(report.Disturbed, "other work used 60 % of the tested CPUs")
+				if w.Mode == report.Tenon {
+					w.setP90(t, c.ratio*w.Latency.P90)
+				}
+			}
+		}))
+		got := switchedClaim(t, s, "tenon-to-frozen-p90")
+		if got.Verdict != stat.Met || got.Undropped == nil || got.Undropped.Effect.Rounds != 120 || got.Effect.Rounds != 72 {
+			t.Fatalf("%+v, with all rounds %+v", got.Answer, got.Undropped)
+		}
+		if says := strings.Contains(got.explanation(), "With the rounds that disturbances made void, the verdict would be "); says != c.rests {
+			t.Errorf("P90 %v times as high in void rounds: %q", c.ratio, got.explanation())
+		}
+	}
+	e := inventSwitched(12, switchedModes...)
+	if got := switchedClaim(t, AnalyseSwitched(e, switchedRuns(t, e, func(*Window) {})), "tenon-to-frozen-p90"); got.Undropped != nil {
+		t.Errorf("nothing was disturbed: %+v", got.Undropped)
+	}
+}
+
+// TestABadStartOfAtLeastIsHalfAsHigh has a start in which requests hardly make the service
+// wait. For a claim "at least" that is the bad one.
+func TestABadStartOfAtLeastIsHalfAsHigh(t *testing.T) {
+	e := inventSwitched(12, switchedModes...)
+	s := AnalyseSwitched(e, switchedRuns(t, e, in(report.Burstable, func(w *Window) {
+		w.RunDelay *= 48
+		switch w.Block {
+		case 2:
+			w.RunDelay /= 4
+		case 3:
+			w.RunDelay *= 4
+		}
+	})))
+	got := switchedClaim(t, s, "burstable-to-tenon-waiting")
+	if got.Rare.Seen != 1 || got.Rare.Factor != 0.5 || !strings.Contains(got.explanation(), "Starts in which it was half as high or less: 1 of 12;") {
+		t.Errorf("%+v: %q", got.Rare, got.explanation())
 	}
 }
 

@@ -31,6 +31,7 @@ var hindranceWords = map[Hindrance]string{
 	ServiceFailed:      "The service failed requests in a mode in whose favour the verdict would be: a request that is due in a window is answered, if late, or counts as failed.",
 	ClientStood:        "The client itself stood still for so many requests of a mode that its P90 depends on them: give it CPUs of its own.",
 	UnequallyDisturbed: "Disturbances hit the two modes unequally, so the rounds that remain are a selection.",
+	WorkStrayed:        "Work was found in turns in which it was frozen, so the work of a turn was not counted in that turn.",
 }
 
 // Page returns what the analysis shows.
@@ -40,10 +41,10 @@ func (s *Switched) Page() page.Page {
 	p.Lead, p.Warnings = []string{s.headline()}, s.Warnings
 	p.Setup = append(p.Setup, fullExperiment{experiment: e}.setup()...)
 	p.Sections = []page.Section{
-		{Title: "In short; " + s.moment(), On: page.OnlyHTML, Items: s.ending()},
+		{Title: s.inShort(), On: page.OnlyHTML, Items: s.ending()},
 		{Title: "The modes, in turns of " + e.Turn.String(), Table: s.table(), Legend: s.legend()},
 		{Title: "Claims", Claims: s.shownClaims()},
-		{Title: "Does the order of the turns matter?", Table: s.checks(), Legend: "P90 of all requests, with bounds of which each is wrong in about 5 % and 2.5 % of experiments. Both ratios are 1 if neither the turn before nor the time matters."},
+		{Title: "Does the order of the turns matter?", Table: s.checks(), Legend: orderLegend},
 		{Title: "Method", On: page.OnlyHTML, Body: switchedMethod},
 		{Title: "What was written to the kernel, and why", On: page.OnlyHTML, Details: s.writes()},
 		{Title: "Calibration", On: page.OnlyHTML, Items: slices.Concat(e.Calibration, e.Check.Lines())},
@@ -53,9 +54,17 @@ func (s *Switched) Page() page.Page {
 		void.Items = append(void.Items, fmt.Sprintf("%03d, start %d: %s", v.Index, v.Block, strings.Join(v.Reasons, "; ")))
 	}
 	p.Sections = append(p.Sections, void)
-	p.Short = page.Section{Title: "In short; " + s.moment(), Items: s.ending()}
+	p.Short = page.Section{Title: s.inShort(), Items: s.ending()}
 	return p
 }
+
+// inShort is the title of the last sentences. It fits into a line of a terminal.
+func (s *Switched) inShort() string {
+	return fmt.Sprintf("In short (%.0f %% intervals, all together); %s", 100*(1-stat.RatioError), s.moment())
+}
+
+// orderLegend says what the order of the turns can show, and what it cannot.
+const orderLegend = "P90 of all requests, with bounds of which each is wrong in about 5 % and 2.5 % of experiments. If neither the turn before nor the time mattered, both ratios would be 1. A ratio near 1 does not show the converse: what of the turn before lasts for a whole turn is in both of its halves, and what is within the bounds is not excluded."
 
 const switchedMethod template.HTML = `<p>The service and the batch work start anew for each start, and run to its end. Within a start the lab changes the mode each turn, by writing the cgroup of the batch work: its weight, the time slices of its threads, and whether it is frozen. A round has every mode once, in random order. The first part of each turn is not measured.</p>
 <p>The unit of evidence is the ratio of two modes within a round. A bound is the wider of two: that of the mean over all rounds without the smallest and the largest tenth (Yuen), and Student’s bound of the mean over the starts. A claim rests on the bounds that are printed beside it.</p>`
@@ -181,8 +190,18 @@ func (c SwitchedClaim) explanation() string {
 	case stat.Undecided:
 		text += " " + hindranceWords[c.Hindered]
 	}
+	if c.Whole != nil && c.Whole.Lower.Known() && c.Whole.Upper.Known() {
+		text += fmt.Sprintf(" Over the whole run: %s.", changeText(*c.Whole))
+	}
+	if c.rests {
+		text += fmt.Sprintf(" With the rounds that disturbances made void, the verdict would be %q: %s.", verdictWords[c.Undropped.Verdict], changeText(c.Undropped.Effect))
+	}
 	if c.Rare.Starts > 0 && c.Measure != workMeasure {
-		text += fmt.Sprintf(" Starts in which it was %d times as high: %d of %d; they may be up to %s %% of all.", badStart, c.Rare.Seen, c.Rare.Starts, report.Scaled(c.Rare.Most, 100, 0))
+		far := fmt.Sprintf("%g times as high", c.Rare.Factor)
+		if c.Rare.Factor < 1 {
+			far = "half as high or less"
+		}
+		text += fmt.Sprintf(" Starts in which it was %s: %d of %d; they may be up to %s %% of all.", far, c.Rare.Seen, c.Rare.Starts, report.Scaled(c.Rare.Most, 100, 0))
 	}
 	return text
 }

@@ -218,21 +218,25 @@ func bounded(met, not bool, otherwise Verdict) Verdict {
 // Rare says how often a start was bad, and how often that may happen. A mean says
 // nothing about it: no mean over twelve starts sees a state of one start in twenty.
 type Rare struct {
-	Seen   int `json:"seen"`
-	Starts int `json:"starts"`
+	// Factor is the ratio of a bad start to that of the typical round: 2 for as much or
+	// more, a half for as little or less.
+	Factor float64 `json:"factor"`
+	Seen   int     `json:"seen"`
+	Starts int     `json:"starts"`
 	// Most is the upper bound of the share of such starts among all starts, wrong
 	// with probability RatioError (Clopper and Pearson 1934).
 	Most Number `json:"share_upper_bound"`
 }
 
-// RareOf counts the starts whose mean ratio is at least factor times that of the
-// typical round.
+// RareOf counts the starts whose mean ratio is at least factor times that of the typical
+// round or, with a factor below 1, at most that.
 func RareOf(r Rounds, factor float64) Rare {
 	typical := EffectOf(r, RatioError)
-	rare := Rare{Starts: typical.Starts, Most: 1}
+	rare := Rare{Factor: factor, Starts: typical.Starts, Most: 1}
 	for _, logs := range r {
 		finiteLogs := slices.DeleteFunc(slices.Clone(logs), func(v float64) bool { return !finite(v) })
-		if mean, _ := meanOf(finiteLogs, RatioError); mean >= math.Log(float64(typical.Ratio)*factor) {
+		mean, _ := meanOf(finiteLogs, RatioError)
+		if limit := math.Log(float64(typical.Ratio) * factor); factor >= 1 && mean >= limit || factor < 1 && mean <= limit {
 			rare.Seen++
 		}
 	}
@@ -240,6 +244,37 @@ func RareOf(r Rounds, factor float64) Rare {
 		rare.Most = Number(distuv.Beta{Alpha: float64(rare.Seen + 1), Beta: float64(rare.Starts - rare.Seen)}.Quantile(1 - RatioError))
 	}
 	return rare
+}
+
+// A Total is how much a mode did in the windows of one start, and their length.
+type Total struct{ Amount, Seconds float64 }
+
+// EffectOfTotals estimates the ratio of two rates over the whole run: all amounts by all
+// seconds. A few bad seconds weigh in it as much as they last, and the typical round of
+// EffectOf leaves them out. The bounds are Student's, over the starts, of the linear part
+// of the logarithm of the ratio (the delta method for a ratio of sums). Each is wrong
+// with probability alpha. Both modes have the same starts.
+func EffectOfTotals(of, to map[int]Total, alpha float64) Effect {
+	e := Effect{Error: alpha, Starts: len(of), Ratio: Number(math.NaN()), Lower: Number(math.NaN()), Upper: Number(math.NaN())}
+	var top, bottom Total
+	starts := slices.Sorted(maps.Keys(of)) // a sum must not depend on the order of a map
+	for _, start := range starts {
+		top = Total{top.Amount + of[start].Amount, top.Seconds + of[start].Seconds}
+		bottom = Total{bottom.Amount + to[start].Amount, bottom.Seconds + to[start].Seconds}
+	}
+	if !(min(top.Amount, top.Seconds, bottom.Amount, bottom.Seconds) > 0) {
+		return e
+	}
+	n := float64(len(starts))
+	parts := make([]float64, len(starts))
+	for i, start := range starts {
+		a, b := of[start], to[start]
+		parts[i] = n * (a.Amount/top.Amount - a.Seconds/top.Seconds - b.Amount/bottom.Amount + b.Seconds/bottom.Seconds)
+	}
+	log := math.Log(top.Amount / top.Seconds / (bottom.Amount / bottom.Seconds))
+	_, reach := meanOf(parts, alpha)
+	e.Ratio, e.Lower, e.Upper = Number(math.Exp(log)), Number(math.Exp(log-reach)), Number(math.Exp(log+reach))
+	return e
 }
 
 // MeanOfStarts returns the mean of a value over the starts, with Student's bounds. Each

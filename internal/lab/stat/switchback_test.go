@@ -235,6 +235,51 @@ func TestRareStartsAreCountedApart(t *testing.T) {
 	if got := RareOf(nil, 2); got.Seen != 0 || got.Most != 1 {
 		t.Errorf("no start: %+v", got)
 	}
+	if low, high := RareOf(constant(12, 1, 0.4), 0.5), RareOf(constant(12, 1, 0.4), 2); low.Seen != 1 || high.Seen != 0 {
+		t.Errorf("one start that is far lower: %+v and %+v", low, high)
+	}
+}
+
+// TestTheRatioOfTotalsIsRarelyFalse draws waiting times whose ratio has a long tail, so
+// that the ratio of the totals is another one than that of the typical round.
+func TestTheRatioOfTotalsIsRarelyFalse(t *testing.T) {
+	rng, above, below := rand.New(rand.NewPCG(3, 127)), 0, 0
+	const truth, experiments = 15.0, 10 * simulated
+	for range experiments {
+		of, to := map[int]Total{}, map[int]Total{}
+		for start := range Starts {
+			var a, b float64
+			for range 10 {
+				a, b = a+truth*(0.9+0.2*rng.Float64()), b+rng.ExpFloat64()
+			}
+			of[start], to[start] = Total{a, 8}, Total{b, 8.1}
+		}
+		e := EffectOfTotals(of, to, RatioError)
+		if want := truth * 8.1 / 8; float64(e.Lower) > want {
+			above++
+		} else if float64(e.Upper) < want {
+			below++
+		}
+	}
+	t.Logf("of %d lower bounds %d are false, of the upper ones %d", experiments, above, below)
+	if most := falseMost * experiments; float64(max(above, below)) > most || min(above, below) == 0 {
+		t.Errorf("of %d bounds %d and %d are false", experiments, above, below)
+	}
+}
+
+func TestTheRatioOfTotals(t *testing.T) {
+	e := EffectOfTotals(map[int]Total{1: {30, 10}, 2: {50, 10}}, map[int]Total{1: {3, 10}, 2: {5, 20}}, RatioError)
+	if math.Abs(float64(e.Ratio)-80.0/20/(8.0/30)) > 1e-9 || e.Starts != 2 || !e.Lower.Known() || e.Error != RatioError {
+		t.Errorf("%+v", e)
+	}
+	if e := EffectOfTotals(map[int]Total{1: {30, 10}}, map[int]Total{1: {3, 10}}, RatioError); math.Abs(float64(e.Ratio)-10) > 1e-9 || e.Lower.Known() && e.Lower > 0 || e.Upper.Known() {
+		t.Errorf("one start: %+v", e)
+	}
+	for name, to := range map[string]map[int]Total{"nothing": nil, "no amount": {1: {0, 10}}} {
+		if e := EffectOfTotals(map[int]Total{1: {30, 10}}, to, RatioError); e.Ratio.Known() || e.Lower.Known() || e.Upper.Known() {
+			t.Errorf("%s: %+v", name, e)
+		}
+	}
 }
 
 // TestTheExpectedReachIsThatOfTheExperiment compares the reach that half a dozen ratios
