@@ -210,8 +210,9 @@ func compareWithAlone(ev report.Evidence) []sentence {
 	return []sentence{{false, fmt.Sprintf("Tenon: do 90 of 100 answers take longer than %s? %s.", where, cannotTell(e))}}
 }
 
-// tailSentence returns a sentence about the smallest difference in P99 that
-// this machine can show.
+// tailSentence returns a sentence about the differences in P99 that this machine shows
+// between two equal modes. It prints the interval: half of its width is no bound, because
+// the interval need not lie around equality.
 func tailSentence(ev report.Evidence) []sentence {
 	r := ev.Resolution(report.P99)
 	switch {
@@ -220,5 +221,5 @@ func tailSentence(ev report.Evidence) []sentence {
 	case r.Control.IsVague():
 		return []sentence{{false, "The slowest answer of 100 (P99): are two equal modes alike? " + cannotTell(r.Control) + "."}}
 	}
-	return []sentence{{false, fmt.Sprintf("The slowest answer of 100 (P99): two equal modes are alike within ± %.0f %% only.", 100*max(r.HalfWidth, r.Bias))}}
+	return []sentence{{false, fmt.Sprintf("The slowest answer of 100 (P99): two equal modes differ by %s%s.", report.Change(r.Control.Value), span(r.Control))}}
 }

@@ -158,3 +158,25 @@ func TestTheLastLinesRespectFailures(t *testing.T) {
 		}
 	}
 }
+
+// TestTwoEqualModesHaveTheirInterval has an A/A control whose interval of P99 does not lie
+// around equality, in an experiment without Tenon.
+func TestTwoEqualModesHaveTheirInterval(t *testing.T) {
+	e := inventExperiment(3, report.Exclusive, report.ExclusiveAA, report.SLOAware)
+	a := Analyse(e, plainRuns(e, func(r *Run) {
+		if r.Mode == report.ExclusiveAA {
+			r.Latency.P99 *= 1.3 + 0.05*float64(r.Block)
+		}
+	}))
+	control := a.Evidence().Resolution(report.P99).Control
+	if !(control.Low > 1 && control.High < 2) {
+		t.Fatalf("the control is %+v", control)
+	}
+	want := "The slowest answer of 100 (P99): two equal modes differ by " + report.Change(control.Value) + " (" + report.Span(control) + ")."
+	if got := ending(a.Evidence(), a.Base); !slices.Contains(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if title := a.Page().Short.Title; strings.Contains(title, "Tenon") {
+		t.Errorf("no mode is Tenon, and the title is %q", title)
+	}
+}

@@ -95,7 +95,11 @@ func presentModes(r Result, modes []Mode) []Mode {
 
 // endingTitle returns the title above the last sentences.
 func endingTitle(e Experiment) string {
-	text := "In short, compared with Tenon (95 % intervals in brackets)"
+	text := "In short"
+	if slices.Contains(e.Modes, Tenon) {
+		text += ", compared with Tenon"
+	}
+	text += " (95 % intervals in brackets)"
 	if e.Ended == EndHand {
 		text += "; stopped by hand, so nothing is final"
 	}
