@@ -125,7 +125,7 @@ func designFlags(cmd *cobra.Command, c *run.Config, design *string) {
 	flags.IntVar(&c.Starts, "starts", 0, "with --design switch, how often nginx and ffmpeg start (default 12); with --until-resolved the most, and the verdicts are looked at after each third")
 	flags.DurationVar(&c.StartLength, "start-length", 0, "with --design switch, the length of all turns of a start (default 40s)")
 	flags.DurationVar(&c.Turn, "turn", 0, "with --design switch, how long a mode lasts (default 1s)")
-	flags.BoolVar(&c.NoCheck, "no-check", false, "with --design switch, do not check first, for ten seconds, what can be decided on this machine")
+	flags.BoolVar(&c.NoCheck, "no-check", false, "with --design switch, do not check first, for twenty seconds, what can be decided on this machine")
 	cmdline.Complete(cmd, "design", string(colocation.DesignSwitch), string(colocation.DesignBlocks))
 }
 
@@ -175,7 +175,7 @@ Modes without cgroups, if they are named:
 ` + harness.ModeHelp(report.SessionModes) + `
 With --design switch, nginx and ffmpeg start twelve times, and in each start the
 modes take turns of a second, in random order. It takes ten minutes, and on a
-quiet machine decides differences of 5 to 10 % in P90. Before it, ten seconds
+quiet machine decides differences of 5 to 10 % in P90. Before it, twenty seconds
 show who else uses the machine, and what can be decided on it today. It is the
 default if all modes can be switched while both run, and its default modes are
 

@@ -76,15 +76,24 @@ func drawWindows(rng *rand.Rand, runs [][]float64, truth float64) stat.Rounds {
 	return r
 }
 
+// turnsDir is the folder of the first quiet experiment in turns.
+const turnsDir = "../../../docs/experiments/2026-11-30-modes-take-turns"
+
+// recordedTurns returns the analysis of that experiment.
+func recordedTurns(t *testing.T) *Switched {
+	t.Helper()
+	f, err := Open(turnsDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f.(*Switched)
+}
+
 // TestRecordedTurnsGiveTheirResult analyses the first quiet experiment in turns again.
 // Its figures, verdicts and words must be those beside its raw data: tenon lab report
 // prints table.txt, and with -o json result.json.
 func TestRecordedTurnsGiveTheirResult(t *testing.T) {
-	const dir = "../../../docs/experiments/2026-11-30-modes-take-turns"
-	f, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f, dir := recordedTurns(t), turnsDir
 	parse := func(data []byte, err error) (result map[string]any) {
 		t.Helper()
 		if err == nil {

@@ -314,7 +314,7 @@ func TestEveryKeyOfSwitchedModesIsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, v := range []any{SwitchedResult{}, SwitchedMode{}, SwitchedClaim{}, Conclusion{}, Check{}, report.Others{}, report.Program{}, Expectation{}, stat.Question{}, stat.Effect{}, stat.Rare{}, Window{}} {
+	for _, v := range []any{SwitchedResult{}, SwitchedMode{}, SwitchedClaim{}, Conclusion{}, Check{}, report.Others{}, report.Program{}, Expectation{}, stat.Size{}, stat.Question{}, stat.Effect{}, stat.Rare{}, Window{}} {
 		typ := reflect.TypeOf(v)
 		for i := range typ.NumField() {
 			key, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")

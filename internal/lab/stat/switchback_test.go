@@ -282,33 +282,45 @@ func TestTheRatioOfTotals(t *testing.T) {
 	}
 }
 
-// TestTheExpectedReachIsThatOfTheExperiment compares the reach that half a dozen ratios
-// of a population let expect with that of whole experiments of the population.
-func TestTheExpectedReachIsThatOfTheExperiment(t *testing.T) {
-	for _, spread := range []float64{0.05, 0.15, 0.5} {
+// TestMostExperimentsShowADifferenceOfTheSize compares what half a dozen ratios of a
+// population let expect with experiments of the population.
+func TestMostExperimentsShowADifferenceOfTheSize(t *testing.T) {
+	for _, spread := range []float64{0.25, 0.5} { // below, the least size counts
 		p := population{truth: 1, rounds: 10, spread: spread, law: normalLaw}
 		rng := rand.New(rand.NewPCG(9, 9))
-		var expected, real float64
-		const experiments = 100
-		for range experiments {
+		size, within := 0.0, 0
+		const trials = 60
+		for range trials {
 			seen := p.draw(rng)
-			expected += math.Log(float64(ExpectedReach(seen[1][:6], Starts, p.rounds, RatioError))) / experiments
-			e := EffectOf(p.draw(rng), RatioError)
-			real += math.Log(float64(e.Upper/e.Ratio)) / experiments
+			size += math.Log(float64(SizeOf(seen[1][:6], Starts, p.rounds, RatioError).Ratio)) / trials
 		}
-		if expected < 0.7*real || expected > 1.3*real {
-			t.Errorf("a spread of %v: expected ±%.3f, got ±%.3f", spread, expected, real)
+		p.truth = math.Exp(size)
+		shown := p.share(simulated, 8, func(r Rounds) bool { return EffectOf(r, RatioError).Lower > 1 })
+		if shown < 0.7 || shown > 0.9 {
+			t.Errorf("a spread of %v: %.0f %% of experiments show %+.1f %%", spread, 100*shown, 100*(p.truth-1))
+		}
+		whole := SizeOf(p.draw(rng)[1], Starts, p.rounds, RatioError) // a start has ten rounds
+		for range trials {
+			if s := SizeOf(p.draw(rng)[1][:5], Starts, p.rounds, RatioError); s.Least < s.Ratio && s.Ratio < s.Most && s.Least <= whole.Ratio && whole.Ratio <= s.Most {
+				within++
+			}
+		}
+		if within < trials*7/10 {
+			t.Errorf("a spread of %v: in %d of %d trials the size lies between its bounds", spread, within, trials)
 		}
 	}
-	for name, got := range map[string]Number{
-		"no ratio":              ExpectedReach(nil, Starts, 10, RatioError),
-		"one that is finite":    ExpectedReach([]float64{0.1, math.NaN(), math.Inf(1)}, Starts, 10, RatioError),
-		"too few rounds":        ExpectedReach([]float64{0.1, -0.1}, Starts, 1, RatioError),
-		"too few starts":        ExpectedReach([]float64{0.1, -0.1}, 3, 20, RatioError),
-		"no round is left over": ExpectedReach([]float64{0.1, -0.1}, Starts, 0, RatioError),
+	if s := SizeOf([]float64{0.1, 0.1, 0.1}, Starts, 10, RatioError); math.Abs(math.Log(float64(s.Ratio))-leastSize) > 1e-9 {
+		t.Errorf("three equal ratios: %+v, want the least size", s)
+	}
+	for name, got := range map[string]Size{
+		"no ratio":              SizeOf(nil, Starts, 10, RatioError),
+		"one that is finite":    SizeOf([]float64{0.1, math.NaN(), math.Inf(1)}, Starts, 10, RatioError),
+		"too few rounds":        SizeOf([]float64{0.1, -0.1}, Starts, 1, RatioError),
+		"too few starts":        SizeOf([]float64{0.1, -0.1}, 3, 20, RatioError),
+		"no round is left over": SizeOf([]float64{0.1, -0.1}, Starts, 0, RatioError),
 	} {
-		if got.Known() {
-			t.Errorf("%s: reach %v, want none", name, got)
+		if got.Ratio.Known() || got.Least.Known() || got.Most.Known() {
+			t.Errorf("%s: size %v, want none", name, got)
 		}
 	}
 }

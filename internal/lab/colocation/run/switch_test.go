@@ -179,7 +179,7 @@ func checkCheck(t *testing.T, e colocation.Experiment, said string) {
 		t.Error("the record has no check of the machine")
 		return
 	}
-	if c.CPUs < 2 || c.Watched < othersLength || c.Windows != trialCount || len(c.Expected) != 2 {
+	if c.CPUs < 2 || c.Watched < othersLength || c.Windows != trialRounds*len(colocation.TrialModes(e.Modes)) || len(c.Expected) != 2 {
 		t.Errorf("check %+v", c)
 	}
 	for _, line := range c.Lines() {
