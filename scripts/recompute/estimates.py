@@ -158,8 +158,9 @@ def together(samples, alpha):
 
 def rounds_bounds(starts, alpha):
     """The effect of modes that take turns: the mean of all rounds without the
-    smallest and the largest tenth. Each bound is the wider of that of Yuen (1974)
-    over the rounds, and that of Student over the means of the starts. starts has a
+    smallest and the largest tenth. Each bound is the widest of that of Yuen (1974)
+    over the rounds, that of Student over the means of the starts, and one as far from
+    the mean of the rounds as that of Student is from the mean of the starts. starts has a
     list of logarithms for each start."""
     starts = [[v for v in rounds if math.isfinite(v)] for rounds in starts]
     starts = [rounds for rounds in starts if rounds]
@@ -174,7 +175,7 @@ def rounds_bounds(starts, alpha):
     width = math.inf
     if len(starts) > 1:
         width = student_quantile(len(starts) - 1, alpha) * spread / math.sqrt(len(starts))
-    return trimmed, min(trimmed - reach, between - width), max(trimmed + reach, between + width)
+    return trimmed, min(trimmed - max(reach, width), between - width), max(trimmed + max(reach, width), between + width)
 
 
 def share_at_most(seen, of, alpha):

@@ -67,7 +67,7 @@ func (s *Switched) inShort() string {
 const orderLegend = "P90 of all requests, with bounds of which each is wrong in about 5 % and 2.5 % of experiments. If neither the turn before nor the time mattered, both ratios would be 1. A ratio near 1 does not show the converse: what of the turn before lasts for a whole turn is in both of its halves, and what is within the bounds is not excluded."
 
 const switchedMethod template.HTML = `<p>The service and the batch work start anew for each start, and run to its end. Within a start the lab changes the mode each turn, by writing the cgroup of the batch work: its weight, the time slices of its threads, and whether it is frozen. A round has every mode once, in random order. The first part of each turn is not measured.</p>
-<p>The unit of evidence is the ratio of two modes within a round. A bound is the wider of two: that of the mean over all rounds without the smallest and the largest tenth (Yuen), and Student’s bound of the mean over the starts. A claim rests on the bounds that are printed beside it.</p>`
+<p>The unit of evidence is the ratio of two modes within a round. A bound is the widest of three: that of the mean over all rounds without the smallest and the largest tenth (Yuen), Student’s bound of the mean over the starts, and one as far from the first mean as Student’s is from the second. A claim rests on the bounds that are printed beside it.</p>`
 
 // headline describes the experiment in one sentence.
 func (s *Switched) headline() string {

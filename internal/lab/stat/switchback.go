@@ -63,9 +63,10 @@ const (
 type Effect struct {
 	// Ratio is the trimmed mean of the log ratios of all rounds, as a ratio.
 	Ratio Number `json:"ratio"`
-	// Lower and Upper are each wrong with probability Error. Each is the wider of
-	// two bounds: that of the trimmed mean over the rounds (Yuen 1974), and
-	// Student's bound of the mean over the starts.
+	// Lower and Upper are each wrong with probability Error. Each is the widest of
+	// three bounds: that of the trimmed mean over the rounds (Yuen 1974), Student's
+	// bound of the mean over the starts, and one that lies as far from the trimmed
+	// mean as Student's from the mean over the starts.
 	Lower Number  `json:"lower_bound"`
 	Upper Number  `json:"upper_bound"`
 	Error float64 `json:"bound_error"`
@@ -98,8 +99,9 @@ func EffectOf(r Rounds, alpha float64) Effect {
 	mean, reach := trimmedMean(all, alpha)
 	between, width := meanOf(starts, alpha)
 	e.Ratio = Number(math.Exp(mean))
-	e.Lower = Number(math.Exp(min(mean-reach, between-width)))
-	e.Upper = Number(math.Exp(max(mean+reach, between+width)))
+	// A mean of starts whose rounds have a long tail lies beside the typical round.
+	e.Lower = Number(math.Exp(min(mean-max(reach, width), between-width)))
+	e.Upper = Number(math.Exp(max(mean+max(reach, width), between+width)))
 	return e
 }
 
