@@ -281,6 +281,10 @@ func questions(modes []report.Mode) []SwitchedClaim {
 		ask(m, report.Default, waiting, report.Waiting, equal, m, report.Default)
 		ask(m, report.Default, workMeasure, batchCPUs, stat.Question{Asks: stat.AsksAtLeast, Limit: workShare}, m)
 	}
+	// The control: two names of one mode. It favours no mode.
+	same := stat.Question{Asks: stat.AsksWhich, Limit: equalLimit}
+	ask(report.FrozenAA, report.Frozen, report.P90.Key, allP90, same)
+	ask(report.FrozenAA, report.Frozen, waiting, report.Waiting, same)
 	return list
 }
 

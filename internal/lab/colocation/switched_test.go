@@ -407,6 +407,24 @@ func TestABadStartOfAtLeastIsHalfAsHigh(t *testing.T) {
 	}
 }
 
+// TestTheControlOfTurnsShowsWhatItIsFor has alone twice in each round: equal, and with
+// something that the turn before leaves for a whole turn.
+func TestTheControlOfTurnsShowsWhatItIsFor(t *testing.T) {
+	for left, want := range map[float64]stat.Verdict{1: stat.Tie, 1.3: stat.Differs} {
+		e := inventSwitched(12, append([]report.Mode{report.FrozenAA}, switchedModes...)...)
+		s := AnalyseSwitched(e, switchedRuns(t, e, in(report.FrozenAA, func(w *Window) { w.setP90(t, left*w.Latency.P90) })))
+		if got := switchedClaim(t, s, "frozen-aa-to-frozen-p90"); got.Verdict != want {
+			t.Errorf("%v times as high: %q by %+v", left, got.Verdict, got.Effect)
+		}
+		if got := switchedClaim(t, s, "frozen-aa-to-frozen-waiting"); got.Verdict != stat.Tie {
+			t.Errorf("waiting: %q by %+v", got.Verdict, got.Effect)
+		}
+		if n := len(s.Conclusions); n != 3 {
+			t.Errorf("%d conclusions", n)
+		}
+	}
+}
+
 // TestAFailureIsNamedAlsoIfNoRoundIsLeft lets the service fail in all turns of a mode.
 func TestAFailureIsNamedAlsoIfNoRoundIsLeft(t *testing.T) {
 	e := inventSwitched(12, switchedModes...)

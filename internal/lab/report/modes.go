@@ -38,6 +38,8 @@ const (
 	Solo          Mode = "solo"
 	// Frozen is the service alone for a second, while the batch work is frozen.
 	Frozen Mode = "frozen"
+	// FrozenAA is Frozen once more in each round.
+	FrozenAA Mode = "frozen-aa"
 	// Switched is no mode, but the name of runs that switch between modes.
 	Switched Mode = "switched"
 
@@ -119,6 +121,8 @@ var modeTable = slices.Concat([]ModeSpec{
 		Help: "as exclusive-warm, but the spinner has the least weight, as BestEffort pods have: its CPUs look busy, so the kernel sends no other threads there"},
 	{Mode: Frozen, Batch: true, Frozen: true, Line: "dash",
 		Help: "the batch work frozen: the service alone, on CPUs that were busy with it a second ago"},
+	{Mode: FrozenAA, Batch: true, Frozen: true, Line: "dots",
+		Help: "the same once more in each round, the A/A control of modes that take turns: now and then it follows frozen"},
 	{Mode: Default65, Batch: true, Paced: true, Cluster: true, Line: "dash",
 		Help: "as default, with the batch work paced to the CPU use of the mode with CPU suppress"},
 	{Mode: Tenon65, Batch: true, Tenon: true, Suppress: true, Cluster: true, Line: "dash",

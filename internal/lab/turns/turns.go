@@ -85,7 +85,7 @@ func NewLocal(site *testbed.Site, counters *harness.Sampler, groups Groups) (*Lo
 func (l *Local) Enter(ctx context.Context, mode report.Mode) error {
 	t, was := mode.Spec(), l.now
 	l.now = t
-	if was.Frozen {
+	if was.Frozen && !t.Frozen {
 		if err := l.freezer.Freeze(false); err != nil {
 			return err
 		}
@@ -103,7 +103,7 @@ func (l *Local) Enter(ctx context.Context, mode report.Mode) error {
 	switch {
 	case t.Tenon:
 		return l.agent.Turn(ctx, policy.Config{CPUQOS: testbed.IsolationOf(t), NodeCPUs: facts.NodeCPUs{CPUs: l.groups.Tested}})
-	case t.Frozen:
+	case t.Frozen && !was.Frozen: // what is frozen does not run for a moment in between
 		return l.freezer.Freeze(true)
 	}
 	return nil

@@ -20,9 +20,9 @@ var AllModes = []report.Mode{
 	report.Tenon, report.Tenon65, report.Solo,
 }
 
-// NamedModes lists modes that run only if the user names them: another
-// baseline, a mode that shows the effect of long slices, and the published third mode.
-var NamedModes = []report.Mode{report.ExclusiveAwake, report.Frozen, report.TenonNoSlices, report.SLOAware, report.SLOAwareQuota}
+// NamedModes lists modes that run only if the user names them: other
+// baselines, the control of modes that take turns, a mode that shows the effect of long slices, and the published third mode.
+var NamedModes = []report.Mode{report.ExclusiveAwake, report.Frozen, report.FrozenAA, report.TenonNoSlices, report.SLOAware, report.SLOAwareQuota}
 
 // SizedModes lists the modes with CPU requests of three sizes. They run only if the user
 // names them.

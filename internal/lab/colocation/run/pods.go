@@ -42,7 +42,7 @@ const clusterPort = 8000
 // and KnownPodModes every mode. Some of them can only be switched.
 var (
 	PodModes      = onClusters(AllModes)
-	KnownPodModes = slices.Concat(onClusters(slices.Concat(AllModes, NamedModes)), []report.Mode{report.Frozen, report.Burstable, report.TenonNoSlices}, SizedModes)
+	KnownPodModes = slices.Concat(onClusters(slices.Concat(AllModes, NamedModes)), []report.Mode{report.Frozen, report.FrozenAA, report.Burstable, report.TenonNoSlices}, SizedModes)
 )
 
 func onClusters(modes []report.Mode) []report.Mode {

@@ -74,7 +74,7 @@ func (c Config) switchedDefaults(fault func(format string, args ...any)) Config 
 		}
 		for _, m := range c.Modes {
 			switch {
-			case m == report.Frozen:
+			case m.Spec().Frozen:
 				fault("mode %s: only --design %s has it", m, colocation.DesignSwitch)
 			case c.Pods != nil && !m.Spec().Cluster && c.batchPods() == 0:
 				fault("mode %s: on a cluster only --design %s has it", m, colocation.DesignSwitch)
