@@ -66,6 +66,7 @@ var outside = map[string]string{
 	"github.com/containerd/nri/...":        "runtimes/...",
 	"github.com/coreos/...":                "cmd/tenond",
 	"github.com/go-logr/...":               "cluster/...",
+	"github.com/google/licensecheck/...":   "deploy/...",
 	"github.com/klauspost/compress/...":    "lab/...",
 	"github.com/opencontainers/...":        "deploy/...",
 	"github.com/prometheus/...":            "cluster/... agent/scrape agent/telemetry",

@@ -1,4 +1,4 @@
-package main
+package pack
 
 import (
 	"archive/tar"
@@ -19,20 +19,22 @@ import (
 
 func example(t *testing.T, version string) map[string][]byte {
 	t.Helper()
-	o := order{version: version, registry: "registry.example/tenon", out: t.TempDir(), created: time.Unix(1_700_000_000, 0).UTC()}
-	layers := []layer{
-		{arch: "amd64", files: []file{{"tenond", []byte("one")}, {"tenon", []byte("two")}}, texts: []file{{"licenses/LICENSE", []byte("text")}}},
-		{arch: "arm64", files: []file{{"tenon", []byte("four")}, {"tenond", []byte("three")}}, texts: []file{{"licenses/LICENSE", []byte("text")}}},
+	build := func(arch string, programs ...File) Build {
+		return Build{Product: Images[0], Platform: Platform{"linux", arch}, Programs: programs, Texts: []File{{"licenses/LICENSE", []byte("text"), 0o644}}}
 	}
-	_, path, err := o.pack(products[0], layers)
+	builds := []Build{
+		build("amd64", File{"tenond", []byte("one"), 0o755}, File{"tenon", []byte("two"), 0o755}),
+		build("arm64", File{"tenon", []byte("four"), 0o755}, File{"tenond", []byte("three"), 0o755}),
+	}
+	a, err := newArchive("registry.example/tenon/tenond:"+Tag(version), imageOf(Images[0], version, time.Unix(1_700_000_000, 0).UTC()), builds)
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
+	var data bytes.Buffer
+	if err := a.write(&data); err != nil {
 		t.Fatal(err)
 	}
-	return untar(t, data)
+	return untar(t, data.Bytes())
 }
 
 func untar(t *testing.T, data []byte) map[string][]byte {
@@ -121,37 +123,37 @@ func TestAnImageHoldsItsProgramsForEachMachine(t *testing.T) {
 // TestTheDockerfileMakesTheSameImages checks that the Dockerfile and this
 // command make the same images.
 func TestTheDockerfileMakesTheSameImages(t *testing.T) {
-	text, err := os.ReadFile("Dockerfile")
+	text, err := os.ReadFile("../image/Dockerfile")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range products {
-		_, rest, found := strings.Cut(string(text), "\nFROM scratch AS "+p.name+"\n")
+	for _, p := range Images {
+		_, rest, found := strings.Cut(string(text), "\nFROM scratch AS "+p.Name+"\n")
 		if !found {
-			t.Errorf("no target %s", p.name)
+			t.Errorf("no target %s", p.Name)
 			continue
 		}
 		target, _, _ := strings.Cut(rest, "\nFROM ")
 		var programs string
-		for _, name := range p.programs {
+		for _, name := range p.Programs {
 			programs += "/out/" + name + " "
 		}
 		stage := "build"
-		if p.module != "" {
-			stage += "-" + p.module
+		if p.Module != "" {
+			stage += "-" + p.Module
 		}
 		about := imageOf(p, "$VERSION", time.Now())
 		texts := "COPY LICENSE "
 		if p.bpf {
 			texts += "bpf/COPYING "
 		}
-		lines := []string{texts + "/licenses/", "USER " + p.user, "COPY --from=" + stage + " " + programs + "/", `ENTRYPOINT ["` + about.Config.Entrypoint[0] + `"]`, "ENV " + about.Config.Env[0], "STOPSIGNAL " + about.Config.StopSignal}
+		lines := []string{texts + "/licenses/", "USER " + p.User, "COPY --from=" + stage + " " + programs + "/", `ENTRYPOINT ["` + about.Config.Entrypoint[0] + `"]`, "ENV " + about.Config.Env[0], "STOPSIGNAL " + about.Config.StopSignal}
 		for key, value := range about.Config.Labels {
 			lines = append(lines, key+`="`+value+`"`)
 		}
 		for _, want := range lines {
 			if !strings.Contains(target, want) {
-				t.Errorf("target %s has no %s", p.name, want)
+				t.Errorf("target %s has no %s", p.Name, want)
 			}
 		}
 	}
@@ -161,9 +163,9 @@ func TestTheDockerfileMakesTheSameImages(t *testing.T) {
 }
 
 func TestOnlyTheManagerIsNotRoot(t *testing.T) {
-	for _, p := range products {
-		if root := strings.HasPrefix(p.user, "0:"); root != (p.name == "tenond") {
-			t.Errorf("%s runs as %s", p.name, p.user)
+	for _, p := range Images {
+		if root := strings.HasPrefix(p.User, "0:"); root != (p.Name == "tenond") {
+			t.Errorf("%s runs as %s", p.Name, p.User)
 		}
 	}
 }
