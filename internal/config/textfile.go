@@ -8,9 +8,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // pipeWait is the time that Read waits for data from a pipe.
@@ -20,7 +19,7 @@ const pipeWait = 2 * time.Second
 // bytes. A device, a socket or a directory is an error. A pipe is an error if
 // it has no writer, or delivers nothing for 2 s.
 func ReadText(path string, most int64) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
