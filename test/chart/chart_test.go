@@ -18,6 +18,7 @@ import (
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/common/util"
 	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	v2 "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/engine"
 )
@@ -78,15 +79,58 @@ func renderFiles(t *testing.T, dir string, values map[string]any) (map[string]st
 // renderFor is like renderFiles, for a cluster of a version of Kubernetes.
 func renderFor(t *testing.T, dir string, values map[string]any, version string) (map[string]string, error) {
 	t.Helper()
-	c, err := loader.Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := load(t, dir)
 	all, err := util.ToRenderValues(c, values, common.ReleaseOptions{Name: release, Namespace: namespace, Revision: 1, IsInstall: true}, capabilities(version))
 	if err != nil {
 		return nil, err
 	}
 	return engine.Render(c, all)
+}
+
+// registry is where the tests say that the images are. The chart does not know it.
+const registry = "registry.example/tenon"
+
+// load returns a chart whose user has named the registry.
+func load(t *testing.T, dir string) *v2.Chart {
+	t.Helper()
+	c, err := loader.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if image, is := c.Values["image"].(map[string]any); is {
+		image["registry"] = registry
+	}
+	return c
+}
+
+// TestTheChartAsksForARegistry renders the chart as it is. No image has a name before
+// its user says where the images are, in one value or for each program.
+func TestTheChartAsksForARegistry(t *testing.T) {
+	of := func(values map[string]any) error {
+		c, err := loader.Load(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := util.ToRenderValues(c, values, common.ReleaseOptions{Name: release, Namespace: namespace, Revision: 1, IsInstall: true}, capabilities("v1.37.0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = engine.Render(c, all)
+		return err
+	}
+	for name, c := range map[string]struct {
+		values  map[string]any
+		refused bool
+	}{
+		"nothing":           {nil, true},
+		"one of two images": {set("r.example/a", "agent", "image", "repository"), true},
+		"each image": {map[string]any{"agent": set("r.example/a", "image", "repository"), "manager": set("r.example/b", "image", "repository")}, false},
+		"a registry": {set("r.example", "image", "registry"), false},
+	} {
+		if err := of(c.values); (err != nil) != c.refused || err != nil && !strings.Contains(err.Error(), "image.registry: ") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
 // notes returns the text that helm install prints.

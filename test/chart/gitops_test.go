@@ -6,7 +6,6 @@ import (
 
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/common/util"
-	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/engine"
 	"k8s.io/client-go/dynamic"
 )
@@ -24,10 +23,7 @@ func (s silentCluster) GetClientFor(apiVersion, kind string) (dynamic.Namespacea
 // must get what helm install gets.
 func TestNoTemplateAsksTheCluster(t *testing.T) {
 	for name, values := range map[string]map[string]any{"default": nil, "everything": allOptions(), "nothing": noOptions()} {
-		c, err := loader.Load(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := load(t, dir)
 		all, err := util.ToRenderValues(c, values, common.ReleaseOptions{Name: release, Namespace: namespace, Revision: 1, IsInstall: true}, capabilities("v1.37.0"))
 		if err != nil {
 			t.Fatal(err)

@@ -46,11 +46,11 @@ func TestAnImageCanBeAMirrorOrADigest(t *testing.T) {
 			image, own map[string]any
 			want       string
 		}{
-			"default":                 {nil, nil, "ghcr.io/tenon-sh/" + p.name + ":latest"},
+			"default":                 {nil, nil, registry + "/" + p.name + ":latest"},
 			"a registry and a tag":    {map[string]any{"registry": "r.example:5000/a", "tag": "v1"}, nil, "r.example:5000/a/" + p.name + ":v1"},
 			"a repository":            {map[string]any{"tag": "v1"}, map[string]any{"repository": "r.example/b"}, "r.example/b:v1"},
-			"a tag of its own":        {map[string]any{"tag": "v1"}, map[string]any{"tag": "v2"}, "ghcr.io/tenon-sh/" + p.name + ":v2"},
-			"a digest":                {map[string]any{"tag": "v1"}, map[string]any{"digest": digest, "tag": "v2"}, "ghcr.io/tenon-sh/" + p.name + "@" + digest},
+			"a tag of its own":        {map[string]any{"tag": "v1"}, map[string]any{"tag": "v2"}, registry + "/" + p.name + ":v2"},
+			"a digest":                {map[string]any{"tag": "v1"}, map[string]any{"digest": digest, "tag": "v2"}, registry + "/" + p.name + "@" + digest},
 			"a repository and digest": {nil, map[string]any{"repository": "r.example/b", "digest": digest}, "r.example/b@" + digest},
 		} {
 			values := map[string]any{}

@@ -56,7 +56,7 @@ func newChart(t *testing.T, c *Cluster, n *Node) *chart {
 	// With the default settings, a busy machine would have no batch resources,
 	// and no machine would have any within the first minute.
 	colocation := `{"enable": true, "metricReportIntervalSeconds": 5, "metricAggregateDurationSeconds": 10, "cpuReclaimThresholdPercent": 1000, "memoryReclaimThresholdPercent": 95}`
-	h.args = append([]string{"--namespace", home, "--set", "image.tag=test", "--set-json", "strategies.colocation-config=" + colocation}, lackedValues()...)
+	h.args = append([]string{"--namespace", home, "--set", "image.registry=" + imageRegistry, "--set", "image.tag=test", "--set-json", "strategies.colocation-config=" + colocation}, lackedValues()...)
 	return h
 }
 

@@ -19,10 +19,12 @@ type Release struct {
 	Chart     string // the folder of the Helm chart
 }
 
-// The namespace of Tenon, and the name of its Helm release.
+// The namespace of Tenon, the name of its Helm release, and what stands before the
+// names of its images.
 const (
 	tenonNamespace = "tenon-system"
 	tenonRelease   = "tenon"
+	imageRegistry  = "registry.example/tenon"
 )
 
 // quickValues make the first batch resources appear within seconds instead of
@@ -39,7 +41,7 @@ func (c *Cluster) Install(ctx context.Context, r Release, say func(format string
 	}
 	args := append([]string{
 		"upgrade", "--install", tenonRelease, r.Chart, "--namespace", tenonNamespace, "--create-namespace",
-		"--set", "image.tag=" + r.Version, "--set-json", quickValues, "--wait", "--timeout", "3m",
+		"--set", "image.registry=" + imageRegistry, "--set", "image.tag=" + r.Version, "--set-json", quickValues, "--wait", "--timeout", "3m",
 	}, lackedValues()...)
 	if r.Scheduler {
 		args = append(args, "--set", "scheduler.enabled=true")
@@ -74,7 +76,7 @@ func (c *Cluster) addRelease(r Release) error {
 		names = append(names, "tenon-scheduler")
 	}
 	for _, name := range names {
-		if err := c.AddImage(filepath.Join(r.Images, name+".tar"), "ghcr.io/tenon-sh/"+name+":"+r.Version); err != nil {
+		if err := c.AddImage(filepath.Join(r.Images, name+".tar"), imageRegistry+"/"+name+":"+r.Version); err != nil {
 			return err
 		}
 	}

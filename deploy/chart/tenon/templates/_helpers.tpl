@@ -33,9 +33,14 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- define "tenon.tag" -}}
 {{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end }}
+{{- define "tenon.registry" -}}
+{{- if not .of.image.repository -}}
+{{ required "image.registry: the registry to which the images of Tenon were pushed (docs/install.md)" .root.Values.image.registry }}
+{{- end }}
+{{- end }}
 {{/* The image of a program: "of" has its values, and "name" is its name. */}}
 {{- define "tenon.image" -}}
-{{- $name := .of.image.repository | default (printf "%s/%s" .root.Values.image.registry .name) -}}
+{{- $name := .of.image.repository | default (printf "%s/%s" (include "tenon.registry" .) .name) -}}
 {{- if .of.image.digest -}}
 {{ $name }}@{{ .of.image.digest }}
 {{- else -}}
