@@ -152,6 +152,18 @@ lint: deps-build ## golangci-lint with the project's few rules (fetches the lint
 image: deps-build ## the container images as OCI archives in bin/images, for amd64 and arm64, without a daemon
 	$(GO) run ./deploy/image -version $(VERSION)
 
+# The times in the files are that of the commit. Set SOURCE_DATE_EPOCH to build from
+# sources without their history.
+.PHONY: release
+release: deps-build ## everything of a release in bin/release: VERSION=v1.2.3; REGISTRY=host/path and DOWNLOADS=URL say where it will be
+	@[ -z "$$(git status --porcelain)" ] || { echo "release: commit first, or the sources of this release are lost"; git status --short; exit 1; }
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(GO) run ./deploy/release -version $(VERSION) -registry "$(REGISTRY)" -downloads "$(DOWNLOADS)" $(RELEASE_FLAGS)
+	@scripts/vulnerabilities.sh
+
+.PHONY: release-push
+release-push: deps-build ## push bin/release to REGISTRY=host/path: the images by tag and digest, the chart as REGISTRY/charts/tenon
+	$(GO) run ./deploy/push -registry "$(REGISTRY)"
+
 .PHONY: chart
 chart: deps-build ## test the Helm chart, by Helm's own library (a module of its own)
 	cd test/chart && $(GO) vet ./... && $(GO) test -vet=off ./... && $(GO) build -o $${XDG_CACHE_HOME:-$$HOME/.cache}/tenon/helm helm.sh/helm/v4/cmd/helm

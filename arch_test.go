@@ -76,7 +76,8 @@ var outside = map[string]string{
 	"google.golang.org/...":                "runtimes/...",
 	"k8s.io/...":                           "api/... cluster/... agent/cluster cmd/kubectl-tenon cmd/tenon-manager cmd/tenond scheduler/...",
 	"k8s.io/kubernetes/...":                "scheduler/cmd/... scheduler/inprocess scheduler/quality", // so that any scheduler can contain the plugin
-	"sigs.k8s.io/...":                      "cluster/... cmd/kubectl-tenon cmd/tenon-manager",
+	"oras.land/...":                        "deploy/push",
+	"sigs.k8s.io/...":                      "cluster/... cmd/kubectl-tenon cmd/tenon-manager deploy/push",
 }
 
 const (

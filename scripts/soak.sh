@@ -9,7 +9,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 go=$(scripts/find-go.sh) || exit 1
 commit=$(git rev-parse --short HEAD)
-all="tools vet user chart scheduler repeat cluster-build root cluster walk cold vm-kernel vm vm-scheduler vm-means chaos nodes fuzz colocation published"
+all="tools vet user chart scheduler repeat cluster-build root cluster walk release cold vm-kernel vm vm-scheduler vm-means chaos nodes fuzz colocation published"
 sudo=
 [ "$(id -u)" = 0 ] || sudo="sudo -E env PATH=$PATH"
 export GOFLAGS=-trimpath CGO_ENABLED=0
@@ -50,6 +50,7 @@ stage() {
 	root) tests root 60m ./... -- $sudo env TENON_TEST_STRICT=1 ;;
 	cluster) tests cluster 120m ./test/cluster/... -- $sudo env TENON_TEST_STRICT=1 TENON_TEST_CLUSTER=1 ;;
 	walk) scripts/walk-cluster.sh ;;
+	release) scripts/walk-release.sh ;; # an hour where nothing is built
 	cold) $sudo scripts/walk-cold.sh ;; # an hour: it builds Kubernetes, and measures
 	chaos) # an hour of damage to a running machine
 		$sudo env TENON_TEST_STRICT=1 TENON_TEST_CHAOS="${CHAOSTIME:-1h}" "$go" test -count=1 -timeout 90m -v -run '^TestChaos$' ./test/e2e ;;

@@ -17,8 +17,8 @@ import (
 	"go.yaml.in/yaml/v3"
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/common/util"
-	"helm.sh/helm/v4/pkg/chart/v2/lint"
 	v2 "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/engine"
 )
@@ -124,8 +124,8 @@ func TestTheChartAsksForARegistry(t *testing.T) {
 	}{
 		"nothing":           {nil, true},
 		"one of two images": {set("r.example/a", "agent", "image", "repository"), true},
-		"each image": {map[string]any{"agent": set("r.example/a", "image", "repository"), "manager": set("r.example/b", "image", "repository")}, false},
-		"a registry": {set("r.example", "image", "registry"), false},
+		"each image":        {map[string]any{"agent": set("r.example/a", "image", "repository"), "manager": set("r.example/b", "image", "repository")}, false},
+		"a registry":        {set("r.example", "image", "registry"), false},
 	} {
 		if err := of(c.values); (err != nil) != c.refused || err != nil && !strings.Contains(err.Error(), "image.registry: ") {
 			t.Errorf("%s: %v", name, err)
