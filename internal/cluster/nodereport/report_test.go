@@ -353,6 +353,10 @@ type api struct {
 	last   []byte
 }
 
+func (a *api) Fields(context.Context, schema.GroupVersionKind) (*apiserver.Fields, error) {
+	return nil, apiserver.ErrAbsent
+}
+
 func (a *api) Apply(_ context.Context, path, owner string, object any) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

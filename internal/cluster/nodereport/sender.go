@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"tenon.sh/tenon/api/v1alpha1"
@@ -21,11 +23,19 @@ const (
 	Owner = "tenond"
 	// longestWait is the maximum time between two attempts to send.
 	longestWait = 30 * time.Second
+	// fieldsLast is how long the fields of an older CustomResourceDefinition count.
+	// Then the whole report is tried again.
+	fieldsLast = 5 * time.Minute
 )
 
-// An Applier makes server-side applies. apiserver.Client implements it.
+// reportKind is the kind of the reports.
+var reportKind = v1alpha1.GroupVersion.WithKind("NodeReport")
+
+// An Applier makes server-side applies, and knows which fields a kind has.
+// apiserver.Client implements it.
 type Applier interface {
 	Apply(ctx context.Context, path, owner string, object any) error
+	Fields(ctx context.Context, kind schema.GroupVersionKind) (*apiserver.Fields, error)
 }
 
 // A Sender sends the reports of one node. If a report still waits, a newer
@@ -36,6 +46,10 @@ type Sender struct {
 	uid  func() types.UID // UID of the node; empty: not known
 	log  *slog.Logger
 	next chan v1alpha1.NodeReportStatus
+
+	fields  *apiserver.Fields // of an older CustomResourceDefinition; nil: all fields
+	asked   time.Time
+	dropped []string // the fields that the last report lacked for that reason
 }
 
 // NewSender returns the sender for the reports of a node. uid returns the UID
@@ -141,7 +155,7 @@ func (s *Sender) send(ctx context.Context, status v1alpha1.NodeReportStatus) err
 	}
 	declare := func() error {
 		report.Status = fields
-		return s.api.Apply(ctx, path+"/status", Owner, report)
+		return s.declare(ctx, path+"/status", report)
 	}
 	err = declare()
 	if !errors.Is(err, apiserver.ErrAbsent) {
@@ -156,6 +170,45 @@ func (s *Sender) send(ctx context.Context, status v1alpha1.NodeReportStatus) err
 	}
 	report.Metadata.OwnerReferences = nil
 	return declare()
+}
+
+// declare applies a report. An agent may be newer than the CustomResourceDefinition of
+// the reports: the API server then refuses the whole report for each field that it does
+// not know. A node without reports would lose its batch resources, so these fields are
+// left out.
+func (s *Sender) declare(ctx context.Context, path string, report appliedReport) error {
+	if time.Since(s.asked) > fieldsLast {
+		s.fields = nil
+	}
+	whole := map[string]any{"status": report.Status}
+	var dropped []string
+	if s.fields != nil {
+		dropped = s.fields.Drop(whole)
+	}
+	err := s.api.Apply(ctx, path, Owner, report)
+	if apiserver.Refused(err) {
+		known, unknown := s.api.Fields(ctx, reportKind)
+		if unknown != nil {
+			return errors.Join(err, unknown)
+		}
+		more := known.Drop(whole)
+		if len(more) == 0 {
+			return err // for another reason
+		}
+		s.fields, s.asked, dropped = known, time.Now(), append(dropped, more...)
+		err = s.api.Apply(ctx, path, Owner, report)
+	}
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(dropped) == 0 && len(s.dropped) > 0:
+		s.log.Info("the report of this node has all fields again")
+	case !slices.Equal(dropped, s.dropped):
+		s.log.Warn("the CustomResourceDefinition of the reports is older than tenond: apply that of this release (docs/install.md); the report lacks fields", "fields", dropped)
+	}
+	s.dropped = dropped
+	return nil
 }
 
 // withoutEmpty converts a status to a map without empty fields. If a field was
