@@ -45,7 +45,7 @@ type Code string
 const (
 	Known      Code = "known"
 	TooFew     Code = "too-few-windows" // Windows is below Needed
-	Unmeasured Code = "unmeasured"      // the room of now is not known
+	Unmeasured Code = "unmeasured"      // the room of now is not known, or was not for some minutes
 )
 
 // An Amount is the promised room of one resource.
@@ -90,28 +90,27 @@ func (s *State) Observe(minute int64, room Room) {
 	}
 }
 
-// staleAfter is the number of minutes after which the last value is not the room
-// of now.
+// staleAfter is the number of minutes after which the last promises are too old.
 const staleAfter = 5
 
 // Promises returns the promises of a minute, by length and probability. They were
-// made at the start of its hour, and are bounded by the room that was observed
-// last.
-func (s *State) Promises(minute int64) []Promise {
+// made at the start of the hour of the last observed minute, and are bounded by
+// the room of now. While that is absent, nothing is promised.
+func (s *State) Promises(minute int64, now Room) []Promise {
 	all := make([]Promise, 0, len(Hours)*len(Levels))
 	for h, hours := range Hours {
 		for l, percent := range Levels {
 			all = append(all, Promise{
 				Hours: hours, Percent: percent,
-				CPU:    amountOf[unit.MilliCPU](&s.CPU, h, l, minute, 1),
-				Memory: amountOf[unit.Bytes](&s.Memory, h, l, minute, mib),
+				CPU:    amountOf(&s.CPU, h, l, minute, now.CPU, 1),
+				Memory: amountOf(&s.Memory, h, l, minute, now.Memory, mib),
 			})
 		}
 	}
 	return all
 }
 
-func amountOf[T unit.MilliCPU | unit.Bytes](t *track, h, l int, minute int64, scale T) Amount[T] {
+func amountOf[T unit.MilliCPU | unit.Bytes](t *track, h, l int, minute int64, now node.Maybe[T], scale T) Amount[T] {
 	a := &t.Aims[h][l]
 	out := Amount[T]{Code: Known, Windows: t.Windows[h], Needed: needed[h], Judged: a.Judged, Kept: a.Kept}
 	if a.Plain > 0 {
@@ -123,13 +122,14 @@ func amountOf[T unit.MilliCPU | unit.Bytes](t *track, h, l int, minute int64, sc
 	if n := len(a.Open); n > 0 {
 		made = promised(a.Open[n-1])
 	}
+	room, known := now.Value()
 	switch {
-	case minute < t.Last || minute-t.Last > staleAfter || !t.Begun:
+	case !known || !t.Begun || minute < t.Last || minute-t.Last > staleAfter:
 		out.Code = Unmeasured
 	case made == notMade:
 		out.Code = TooFew
 	default:
-		out.Value = T(min(made, t.Now)) * scale
+		out.Value = max(min(T(made)*scale, room), 0)
 	}
 	return out
 }

@@ -81,7 +81,7 @@ func TestALongerOrSurerPromiseIsNeverLarger(t *testing.T) {
 		var s State
 		seen := 0
 		feed(&s, 20, 7, of, both, func(minute int64, room unit.MilliCPU) {
-			all := s.Promises(minute)
+			all := s.Promises(minute, both(room))
 			for i, p := range all {
 				if p.CPU.Code != Known {
 					if p.CPU.Value != 0 {
@@ -125,7 +125,7 @@ type open struct {
 
 func (j *judge) see(s *State, minute int64, room unit.MilliCPU) {
 	if minute%60 == 0 {
-		for kind, p := range s.Promises(minute) {
+		for kind, p := range s.Promises(minute, cpuOnly(room)) {
 			if p.CPU.Code == Known {
 				j.open = append(j.open, open{kind, minute + int64(p.Hours)*60, p.CPU.Value, true})
 			}
@@ -186,7 +186,7 @@ func TestAPromiseCountsWhatWasKept(t *testing.T) {
 		var s State
 		var j judge
 		feed(&s, 40, 9, of, cpuOnly, func(minute int64, room unit.MilliCPU) { j.see(&s, minute, room) })
-		for kind, p := range s.Promises(s.CPU.Last) {
+		for kind, p := range s.Promises(s.CPU.Last, cpuOnly(unit.MilliCPU(s.CPU.Now))) {
 			if int(p.CPU.Kept) != j.kept[kind] || p.CPU.Kept == 0 {
 				t.Errorf("%s: %d h with %v: %d are counted as kept, and %d were", name, p.Hours, p.Percent, p.CPU.Kept, j.kept[kind])
 			}
@@ -223,7 +223,7 @@ func TestPromisesRecoverFromAStepWithinThreeDays(t *testing.T) {
 					}
 					j.see(&s, minute, v)
 					if minute%60 == 0 {
-						promised += float64(s.Promises(minute)[1].CPU.Value)
+						promised += float64(s.Promises(minute, cpuOnly(v))[1].CPU.Value)
 						room += float64(v)
 					}
 				})
@@ -256,7 +256,7 @@ func TestWhiteNoiseHasNoPattern(t *testing.T) {
 		for seed := range uint64(6) {
 			var s State
 			feed(&s, 60, seed, of, cpuOnly, nil)
-			for _, p := range s.Promises(s.CPU.Last) {
+			for _, p := range s.Promises(s.CPU.Last, cpuOnly(unit.MilliCPU(s.CPU.Now))) {
 				if name == "daily" && (p.Hours == 24 || p.Percent == 95) {
 					continue // a day has the whole cycle, and few promises of 95 % are broken
 				}
@@ -270,14 +270,14 @@ func TestWhiteNoiseHasNoPattern(t *testing.T) {
 
 func TestNothingIsPromisedBeforeEnoughWindows(t *testing.T) {
 	var s State
-	for _, p := range s.Promises(0) {
+	for _, p := range s.Promises(0, both(1000)) {
 		if p.CPU.Code != Unmeasured || p.Memory.Code != Unmeasured {
 			t.Errorf("a promise of nothing: %+v", p)
 		}
 	}
 	began := map[int]int64{}
-	feed(&s, 8, 1, shapes["daily"], cpuOnly, func(minute int64, _ unit.MilliCPU) {
-		for _, p := range s.Promises(minute) {
+	feed(&s, 8, 1, shapes["daily"], cpuOnly, func(minute int64, room unit.MilliCPU) {
+		for _, p := range s.Promises(minute, cpuOnly(room)) {
 			switch {
 			case p.CPU.Code == Known && p.CPU.Windows < p.CPU.Needed, p.CPU.Code == TooFew && p.CPU.Windows >= p.CPU.Needed:
 				t.Fatalf("%+v", p)
@@ -292,10 +292,16 @@ func TestNothingIsPromisedBeforeEnoughWindows(t *testing.T) {
 		}
 	}
 	last := s.CPU.Last
-	if p := s.Promises(last + staleAfter)[0]; p.CPU.Code != Known {
+	if p := s.Promises(last+staleAfter, cpuOnly(9000))[0]; p.CPU.Code != Known {
 		t.Errorf("a value that is %d minutes old does not count: %+v", staleAfter, p)
 	}
-	if p := s.Promises(last + staleAfter + 1)[0]; p.CPU.Code != Unmeasured || p.CPU.Value != 0 {
+	if p := s.Promises(last, Room{})[0]; p.CPU.Code != Unmeasured {
+		t.Errorf("the room of now is not known, and there is a promise: %+v", p)
+	}
+	if p := s.Promises(last, cpuOnly(7))[0]; p.CPU.Value != 7 {
+		t.Errorf("a promise is larger than the room of now, 7m: %+v", p)
+	}
+	if p := s.Promises(last+staleAfter+1, cpuOnly(9000))[0]; p.CPU.Code != Unmeasured || p.CPU.Value != 0 {
 		t.Errorf("a value that is older counts: %+v", p)
 	}
 }
@@ -317,13 +323,13 @@ func TestAHoleJudgesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	day := s.Promises(at - 1)
+	day := s.Promises(at-1, full)
 	if p := day[0].CPU; p.Code != Known || p.Value != 5000 || p.Kept != p.Judged || p.Judged == 0 {
 		t.Fatalf("a room that stays is not promised: %+v", p)
 	}
 	pass(60, Room{CPU: full.CPU}) // no memory for an hour
 	pass(1, full)
-	hole := s.Promises(at - 1)
+	hole := s.Promises(at-1, full)
 	if got, had := hole[0].CPU.Judged, day[0].CPU.Judged; got != had+2 {
 		t.Errorf("%d promises of CPU are judged, want %d", got, had+2)
 	}
@@ -340,7 +346,7 @@ func TestAHoleJudgesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Observe(at-24*60, full) // the clock is set back
-	if p := s.Promises(at - 24*60)[0].CPU; p.Code != TooFew || p.Judged != day[0].CPU.Judged {
+	if p := s.Promises(at-24*60, full)[0].CPU; p.Code != TooFew || p.Judged != day[0].CPU.Judged {
 		t.Errorf("after a step of the clock: %+v", p)
 	}
 }
@@ -367,7 +373,7 @@ func TestASavedStateGoesOnAsIfNothingWas(t *testing.T) {
 		minute := s.CPU.Last + 1
 		s.Observe(minute, room)
 		back.Observe(minute, room)
-		if a, b := s.Promises(minute), back.Promises(minute); !reflect.DeepEqual(a, b) {
+		if a, b := s.Promises(minute, room), back.Promises(minute, room); !reflect.DeepEqual(a, b) {
 			t.Fatalf("minute %d: %+v\nwant %+v", i, b, a)
 		}
 	}
@@ -392,7 +398,7 @@ func FuzzRestore(f *testing.F) {
 		for i := range int64(200) {
 			room := Room{CPU: node.Some(unit.MilliCPU(i * 100)), Memory: node.Some(unit.Bytes(i) << 30)}
 			s.Observe(last+i, room)
-			for _, p := range s.Promises(last + i) {
+			for _, p := range s.Promises(last+i, room) {
 				if p.CPU.Value > unit.MilliCPU(i*100) || p.CPU.Value < 0 {
 					t.Fatalf("%+v", p)
 				}

@@ -15,16 +15,31 @@ import (
 // tenon is the name under which the promises of package promise stand.
 const tenon = "tenon"
 
+// A share counts promises that were judged, and those that were kept.
+type share struct{ judged, kept int }
+
+// coverage returns the share that was kept. It is NaN if none was judged.
+func (s share) coverage() float64 { return 100 * float64(s.kept) / float64(s.judged) }
+
+func (s *share) count(kept bool) {
+	s.judged++
+	if kept {
+		s.kept++
+	}
+}
+
+func (s *share) add(o share) { s.judged, s.kept = s.judged+o.judged, s.kept+o.kept }
+
 // A tally counts the promises of one rival, length and level.
 type tally struct {
 	rival          string
 	hours, percent int
-	judged, kept   int
+	share
 	promised, free float64 // sums over the promises that were judged
 	// The change of a promise from the hour before.
 	changed, before float64 // sums
 	steady, pairs   int     // pairs of hours, and those that differ by at most a tenth
-	byHour          [24]struct{ judged, kept int }
+	byHour          [24]share
 }
 
 // add counts the promises of a node. Only hours of the list usable count, so that
@@ -36,13 +51,9 @@ func (t *tally) add(promises []float64, w windows, firstHour int64, usable []boo
 			last = math.NaN()
 			continue
 		}
-		of := &t.byHour[(firstHour+int64(s))%24]
-		t.judged++
-		of.judged++
-		if w.least[s] >= p {
-			t.kept++
-			of.kept++
-		}
+		kept := w.least[s] >= p
+		t.count(kept)
+		t.byHour[(firstHour+int64(s))%24].count(kept)
 		t.promised, t.free = t.promised+p, t.free+w.least[s]
 		if !math.IsNaN(last) {
 			t.pairs++
@@ -54,8 +65,6 @@ func (t *tally) add(promises []float64, w windows, firstHour int64, usable []boo
 		last = p
 	}
 }
-
-func (t *tally) coverage() float64 { return 100 * float64(t.kept) / float64(t.judged) }
 
 // evaluate runs all rivals on the room of a node.
 func evaluate(r room, stepMinutes int, others bool) []*tally {
@@ -108,7 +117,7 @@ func promises(r room, stepMinutes int) (hourly []float64, made [][]float64) {
 			if i > 0 {
 				continue
 			}
-			for kind, p := range state.Promises(minute + int64(stepMinutes) - 1) {
+			for kind, p := range state.Promises(minute+int64(stepMinutes)-1, promise.Room{CPU: node.Some(unit.MilliCPU(v))}) {
 				value := math.NaN()
 				if before != noValue && p.CPU.Code == promise.Known {
 					value = float64(p.CPU.Value)
@@ -143,13 +152,12 @@ func (r *result) add(node string, all []*tally) {
 			r.totals = append(r.totals, &tally{rival: t.rival, hours: t.hours, percent: t.percent})
 		}
 		sum := r.totals[i]
-		sum.judged, sum.kept = sum.judged+t.judged, sum.kept+t.kept
+		sum.share.add(t.share)
 		sum.promised, sum.free = sum.promised+t.promised, sum.free+t.free
 		sum.changed, sum.before = sum.changed+t.changed, sum.before+t.before
 		sum.steady, sum.pairs = sum.steady+t.steady, sum.pairs+t.pairs
 		for h := range t.byHour {
-			sum.byHour[h].judged += t.byHour[h].judged
-			sum.byHour[h].kept += t.byHour[h].kept
+			sum.byHour[h].add(t.byHour[h])
 		}
 		r.nodes = append(r.nodes, nodeTally{node, t})
 	}
@@ -193,7 +201,7 @@ func (t *tally) hourRange() (low, high float64) {
 	var all []float64
 	for _, h := range t.byHour {
 		if h.judged > 0 {
-			all = append(all, 100*float64(h.kept)/float64(h.judged))
+			all = append(all, h.coverage())
 		}
 	}
 	if len(all) == 0 {
@@ -245,7 +253,7 @@ func (r *result) text() string {
 	byHour := columns[:2:2]
 	for h := range 24 {
 		byHour = append(byHour, table.Column[row]{Name: fmt.Sprintf("%02d", h), Text: func(r row) string {
-			return figure(100 * float64(r.byHour[h].kept) / float64(r.byHour[h].judged))
+			return figure(r.byHour[h].coverage())
 		}})
 	}
 	table.Write(&b, "", byHour, ours)
