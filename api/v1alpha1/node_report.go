@@ -59,6 +59,9 @@ type NodeReportStatus struct {
 
 	// Batch is the amount that BE work may request, as the agent computed it.
 	Batch Batch `json:"batch,omitempty"`
+	// Promises say how much of Batch lasts for some hours, with a probability.
+	// Absent: the agent offers no batch resources.
+	Promises *Promises `json:"promises,omitempty"`
 	// CPUs are the CPUs of the node, and the pods that hold some of them.
 	// Absent: the agent does not place pods on CPUs.
 	CPUs *CPUs `json:"cpus,omitempty"`
@@ -175,6 +178,37 @@ type BatchAmount struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^-?[0-9]{1,19}(\.[0-9]{1,9})?([KMGTPE]i|[numkMGTPE])?$`
 	Requested *resource.Quantity `json:"requested,omitempty"`
+}
+
+// Promises holds what is promised of each resource. Each amount has its probability
+// by itself.
+type Promises struct {
+	// CPU is in CPUs.
+	CPU    []PromisedAmount `json:"cpu,omitempty"`
+	Memory []PromisedAmount `json:"memory,omitempty"`
+}
+
+// PromisedAmount is the room for batch work that lasts for some hours.
+type PromisedAmount struct {
+	Hours int32 `json:"hours"`
+	// Percent is the probability that at no minute of these hours the room is below
+	// the amount.
+	Percent int32 `json:"percent"`
+	// Amount is absent while nothing is promised.
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^-?[0-9]{1,19}(\.[0-9]{1,9})?([KMGTPE]i|[numkMGTPE])?$`
+	Amount *resource.Quantity `json:"amount,omitempty"`
+	// Lacking is the number of windows of this length that the agent has to see before
+	// it promises something. If it is 0 and there is no amount, the present room is
+	// not known.
+	Lacking int32 `json:"lacking,omitempty"`
+	// Judged is the number of promises of the last four to eight weeks whose end is
+	// known, Kept the number of those that came true.
+	Judged int64 `json:"judged,omitempty"`
+	Kept   int64 `json:"kept,omitempty"`
+	// Better says that these promises are better than a fixed quantile of the past.
+	Better bool `json:"better,omitempty"`
 }
 
 // BatchTerm is one summand of an amount. It may be negative.

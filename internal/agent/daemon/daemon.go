@@ -95,6 +95,7 @@ type daemon struct {
 	requests   scrape.Readers
 	mechanisms *mechanisms
 	slices     *workers.Desk
+	promises   *promises
 
 	containers *inventory.Follower
 	cluster    *cluster.Follower // nil: this node is not in a cluster
@@ -177,6 +178,8 @@ func Run(ctx context.Context, o Options) (err error) {
 	if d.slices, err = workers.Open(o.StateDir, fs, d.Log, d.signals.send); err != nil {
 		return err
 	}
+	d.promises = openPromises(o.StateDir, d.Log)
+	defer d.promises.save()
 	d.containers = inventory.Follow(d.Log, fs, func() {
 		d.changed.Store(true)
 		d.signals.send(tick.Event{At: time.Now(), Kind: tick.EventCgroups, Text: "containers have come or gone"})
@@ -328,6 +331,7 @@ func (d *daemon) repairJournal() {
 func (d *daemon) observe(t tick.Tick, err error) {
 	t.Isolation, t.Refused = d.host.Isolation().Status(), d.refusals.Observe(t, passes)
 	d.health.Set(health.Refused, "knobs", health.TextOf(t.Refused))
+	t.Promises = d.promises.tick(t)
 	d.host.Delays().WatchSiblings(t.Selection.Mechanism.Row().FollowsLS)
 	d.reporter.tick(t, err)
 	d.guard.end(!t.Snapshot.At.IsZero(), d.agent.Pause())

@@ -96,6 +96,7 @@ func (c lastTick) Collect(to chan<- prometheus.Metric) {
 	}
 	e.gauge(descFailing, float64(failing))
 	e.emitBatch(t.Batch)
+	e.emitPromises(t.Promises)
 	e.emitCache(s.Cache)
 	e.emitIsolation(t.Selection, t.Trials, t.Isolation)
 	e.emitWatermark(t.Watermark)

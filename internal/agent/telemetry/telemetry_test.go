@@ -21,6 +21,7 @@ import (
 	"tenon.sh/tenon/internal/decide/culprit"
 	"tenon.sh/tenon/internal/decide/misfit"
 	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/promise"
 	"tenon.sh/tenon/internal/decide/slo"
 	"tenon.sh/tenon/internal/decide/suppresscost"
 	"tenon.sh/tenon/internal/decide/tick"
@@ -69,6 +70,14 @@ func tickAt(second int) tick.Tick {
 	}}
 	web.Usage.Requests = node.Requests{At: t.Snapshot.At, Counts: []uint64{5}, Unsure: 1}
 	t.Single = map[node.WorkloadID]culprit.Bound{"be.slice/job": {May: 1500, Victim: "web"}}
+	t.Promises = []promise.Promise{{
+		Hours: 1, Percent: 80, CPU: promise.Amount[unit.MilliCPU]{Code: promise.Unmeasured},
+		Memory: promise.Amount[unit.Bytes]{Code: promise.Known, Value: 1 << 20},
+	}, {
+		Hours: 6, Percent: 90,
+		CPU:    promise.Amount[unit.MilliCPU]{Code: promise.Known, Value: 400, Judged: 10, Kept: 9},
+		Memory: promise.Amount[unit.Bytes]{Code: promise.TooFew, Windows: 3, Needed: 72},
+	}}
 	t.Misfits = map[node.WorkloadID]*misfit.Misfit{"web": {Kind: misfit.Threads}}
 	web.Usage.Refaults, web.Usage.WorkingSet, web.Usage.Written, web.Usage.Read = node.Some[int64](7), memory, memory, memory
 	t.Snapshot.Usage.WorkingSet, t.Snapshot.Usage.Read, t.Snapshot.Usage.Written = memory, memory, memory
@@ -125,6 +134,10 @@ func TestMetricsAreReadFromTheTicks(t *testing.T) {
 		`tenon_batch_memory_bytes 1.073741824e+09`,
 		`tenon_batch_memory_term_bytes{term="capacity"} 1.073741824e+09`,
 		`tenon_batch_degraded{resource="cpu"} 0`,
+		`tenon_promised_cpu_cores{hours="6",percent="90"} 0.4`,
+		`tenon_promised_memory_bytes{hours="1",percent="80"} 1.048576e+06`,
+		`tenon_promises_kept{hours="6",percent="90",resource="cpu"} 9`,
+		`tenon_promises_judged{hours="6",percent="90",resource="memory"} 0`,
 		`tenon_batch_degraded{resource="memory"} 1`,
 		`tenon_knobs_failing 1`,
 		`tenon_node_cpus 2`,

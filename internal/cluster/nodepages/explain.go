@@ -16,7 +16,7 @@ import (
 )
 
 // Explain prints the batch resources of one node: the terms that its agent
-// computed, and the amounts that the manager published. Then it prints the CPUs
+// computed, what lasts of them, and the amounts that the manager published. Then it prints the CPUs
 // for pods, and the trials of isolation mechanisms (docs/glossary.md).
 func Explain(n Node, now time.Time) string {
 	var b strings.Builder
@@ -48,6 +48,7 @@ func Explain(n Node, now time.Time) string {
 	}
 	amount(&b, "batch-cpu", s.Batch.CPU, cpuOf)
 	amount(&b, "batch-memory", s.Batch.Memory, memoryOf)
+	promises(&b, s.Promises)
 	printPublished(&b, n, now)
 	writeCPUs(&b, n)
 	trials(&b, s.Trials, now)

@@ -130,6 +130,7 @@ func Status(v View, before []metav1.Condition) v1alpha1.NodeReportStatus {
 		Means:     meansOf(v),
 		Batch:     v1alpha1.Batch{CPU: amountOf(v.Tick.Batch.CPU, v.Pods.BatchCPU, quantity.OfCPU), Memory: amountOf(v.Tick.Batch.Memory, v.Pods.BatchMemory, quantity.OfMemory)},
 	}
+	status.Promises = promisesOf(v.Tick.Promises)
 	status.CPUs = cpusOf(v)
 	status.Objectives = objectivesOf(v)
 	status.Trials = trialsOf(v.Tick.Trials)

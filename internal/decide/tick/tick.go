@@ -14,6 +14,7 @@ import (
 	"tenon.sh/tenon/internal/decide/evict"
 	"tenon.sh/tenon/internal/decide/misfit"
 	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/promise"
 	"tenon.sh/tenon/internal/decide/slo"
 	"tenon.sh/tenon/internal/decide/suppresscost"
 	"tenon.sh/tenon/internal/model/node"
@@ -50,6 +51,9 @@ type Tick struct {
 	Victims map[node.WorkloadID]evict.Victim
 	// Batch is the amount of CPU and memory that BE may request after this tick.
 	Batch node.Batch
+	// Promises say how much of that lasts for some hours. Promises is nil while batch
+	// resources are off.
+	Promises []promise.Promise
 	// Slices are the virtual workers of the node and the work in them.
 	Slices []worker.Status
 	// Held are the CPUs that workloads hold after this tick.

@@ -19,9 +19,10 @@ import (
 const (
 	MemoryFile     = "memory.json"     // the state of the policies and the known containers
 	MechanismsFile = "mechanisms.json" // an operator's choice of a mechanism, and failures
+	PromisesFile   = "promises.json"   // what the promises of room have learnt
 )
 
-// Version is the version of the form of these two files. A renamed or removed key
+// Version is the version of the form of the first two files. A renamed or removed key
 // needs a new version: without it, a program would read the file of another form
 // as if it said nothing.
 const Version = 2

@@ -1,0 +1,101 @@
+package daemon
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+
+	"tenon.sh/tenon/internal/decide/promise"
+	"tenon.sh/tenon/internal/decide/tick"
+	"tenon.sh/tenon/internal/machine/statedir"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// promises gives package promise the least room of each minute. It saves what
+// that has learnt each hour, because it needs days to learn it. The file is on
+// tmpfs, so that a restart of the machine begins anew.
+type promises struct {
+	file   string
+	log    *slog.Logger
+	state  promise.State
+	minute int64        // the minute that is being measured, since 1970; 0: none
+	least  promise.Room // in this minute up to now
+	saved  int64        // the hour of the last save
+	failed string       // the last error of a save that was logged
+}
+
+func openPromises(stateDir string, log *slog.Logger) *promises {
+	p := &promises{file: filepath.Join(stateDir, statedir.PromisesFile), log: log}
+	text, err := statedir.ReadFile(p.file)
+	if err == nil {
+		p.state, err = promise.Restore(text)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		log.Warn("promises of room begin anew, and are made after some days", "error", err)
+	}
+	return p
+}
+
+// tick observes the room after a tick, and returns the promises.
+func (p *promises) tick(t tick.Tick) []promise.Promise {
+	if t.Snapshot.At.IsZero() || !t.Batch.Enabled() {
+		return nil
+	}
+	now := promise.Room{CPU: roomOf(t.Batch.CPU), Memory: roomOf(t.Batch.Memory)}
+	minute := t.Begun.Unix() / 60
+	if minute == p.minute {
+		p.least = promise.Room{CPU: lower(p.least.CPU, now.CPU), Memory: lower(p.least.Memory, now.Memory)}
+	} else {
+		if p.minute != 0 {
+			p.state.Observe(p.minute, p.least)
+		}
+		p.minute, p.least = minute, now
+	}
+	if hour := minute / 60; hour != p.saved {
+		if p.saved != 0 {
+			p.save()
+		}
+		p.saved = hour
+	}
+	return p.state.Promises(minute, now)
+}
+
+// roomOf returns the amount that BE work may request, unless an input of it is
+// missing.
+func roomOf[T unit.MilliCPU | unit.Bytes](a node.Amount[T]) node.Maybe[T] {
+	if a.Policy == "" || a.Degraded != "" {
+		return node.Maybe[T]{}
+	}
+	return node.Some(a.Value)
+}
+
+// lower returns the smaller of two values, or the one that is known.
+func lower[T cmp.Ordered](a, b node.Maybe[T]) node.Maybe[T] {
+	x, known := a.Value()
+	if y, has := b.Value(); known && has {
+		return node.Some(min(x, y))
+	}
+	if known {
+		return a
+	}
+	return b
+}
+
+// save saves what was learnt. An error is logged once, and is no reason to stop.
+func (p *promises) save() {
+	text, err := p.state.Save()
+	if err == nil {
+		err = statedir.WriteFile(p.file, text)
+	}
+	said := ""
+	if err != nil {
+		if said = err.Error(); said != p.failed {
+			p.log.Warn("promises of room begin anew if tenond starts again", "error", fmt.Errorf("save promises: %w", err))
+		}
+	}
+	p.failed = said
+}

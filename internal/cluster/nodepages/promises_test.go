@@ -1,0 +1,42 @@
+package nodepages
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"tenon.sh/tenon/api/v1alpha1"
+)
+
+// TestPromisesAreShownWithHowOftenTheyWereKept also checks that docs/operate.md
+// shows the table.
+func TestPromisesAreShownWithHowOftenTheyWereKept(t *testing.T) {
+	n := scene(t)[1]
+	if text := Explain(n, noon); strings.Contains(text, "What lasts") {
+		t.Errorf("an agent that promises nothing:\n%s", text)
+	}
+	amount := func(hours int32, amount string, judged, kept int64, better bool) v1alpha1.PromisedAmount {
+		q := resource.MustParse(amount)
+		return v1alpha1.PromisedAmount{Hours: hours, Percent: 90, Amount: &q, Judged: judged, Kept: kept, Better: better}
+	}
+	n.Report.Status.Promises = &v1alpha1.Promises{
+		CPU: []v1alpha1.PromisedAmount{
+			amount(1, "6900m", 672, 607, true), amount(6, "5200m", 667, 601, true), {Hours: 24, Percent: 90, Lacking: 8},
+		},
+		Memory: []v1alpha1.PromisedAmount{
+			amount(1, "8Gi", 672, 640, true), amount(6, "7800Mi", 667, 605, false), {Hours: 24, Percent: 90},
+		},
+	}
+	const want = `What lasts of it, with a probability, and how many of such promises were kept so far:
+  FOR   WITH  CPU                          KEPT        MEMORY   KEPT
+  1 h   90%   6900m                        607 of 672  8192Mi   640 of 672
+  6 h   90%   5200m                        601 of 667  7800Mi   605 of 667
+  24 h  90%   not yet (8 windows lacking)  -           unknown  -
+  not shown to be better than a percentile of the past: memory for 6 h with 90%
+`
+	if text := Explain(n, noon); !strings.Contains(text, want) {
+		t.Errorf("the page does not have\n%s\nbut\n%s", want, text)
+	}
+	checkShown(t, want)
+}
