@@ -1,0 +1,351 @@
+// Package gate decides which batch pods may go to the scheduler. A batch pod that
+// waits for room has a scheduling gate, so that no autoscaler sees it. A gate that is
+// open cannot be closed again. So a pod is let through only if it finds a node whatever
+// the scheduler does with the pods that went before it and have no node yet.
+package gate
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/share"
+)
+
+// A Node has batch resources.
+type Node struct {
+	Name string
+	// Free is what the node offers without the requests of the pods that are bound to
+	// it. It is below 0 on a node that offers less than its pods request.
+	Free share.Amount
+}
+
+// A Pod has no node yet.
+type Pod struct {
+	UID             string
+	Namespace, Name string
+	Asks            share.Amount
+	// Place is the index in Case.Places of the nodes on which the pod may run.
+	Place    int
+	Priority int32
+	Created  time.Time
+}
+
+// A Namespace has pods that wait, or that have batch resources already.
+type Namespace struct {
+	Name  string
+	Terms share.Terms
+	// Unread means that the terms of the namespace are not known. Its pods wait.
+	Unread bool
+	// Bound is what its pods with a node request.
+	Bound share.Amount
+}
+
+// A Case is all that a decision depends on.
+type Case struct {
+	// Room is what all nodes offer together, by which shares are measured.
+	Room  share.Amount
+	Nodes []Node
+	// Places are sets of nodes, as indices of Nodes in ascending order: those that a
+	// node selector, the required affinity and the tolerations of pods admit.
+	Places     [][]int
+	Namespaces []Namespace
+	// Assumed are the pods that a scheduler may bind at any time: those whose gate is
+	// open, and those that never had one. What they ask for is taken until they are
+	// bound or gone.
+	Assumed []Pod
+	// Waiting are the pods whose gate is closed.
+	Waiting []Pod
+	// Most is the largest number of gates that one decision opens. 0: no limit.
+	Most int
+}
+
+// A Code says why a pod waits.
+type Code string
+
+// The values of Code.
+const (
+	NoNode  Code = "no-node" // no node admits the pod
+	NoRoom  Code = "no-room" // no node that admits it has as much batch room
+	Assumed Code = "assumed" // the room is held for pods that have no node yet
+	Cap     Code = "cap"     // the namespace would exceed its cap
+	Unread  Code = "unread"  // the terms of the namespace have a fault
+	Later   Code = "next"    // the next decision looks at it
+)
+
+// Codes lists the values of Code.
+var Codes = []Code{NoNode, NoRoom, Assumed, Cap, Unread, Later}
+
+// A Wait says why a pod waits.
+type Wait struct {
+	Code Code
+	// Node is the index of the node that comes nearest to having room, for NoRoom; on it,
+	// Free is free.
+	Node int
+	Free share.Amount
+	// Pods is the number of pods for which room is held, and Held is their sum, for
+	// Assumed. They may run on a node on which the pod may run, too.
+	Pods int
+	Held share.Amount
+	// Used is what the namespace has, and Terms are its terms, for Cap.
+	Used  share.Amount
+	Terms share.Terms
+}
+
+// An Answer is a decision.
+type Answer struct {
+	// Open are the indices of the pods in Case.Waiting whose gates are opened, in this
+	// order.
+	Open []int
+	// Waits has, for each pod of Case.Waiting, why it waits. Its Code is empty for the
+	// pods in Open.
+	Waits []Wait
+}
+
+// A shape is what counts of a pod for the question whether it fits.
+type shape struct {
+	place int
+	asks  share.Amount
+}
+
+type decision struct {
+	Case
+	assumed map[shape]int64
+	// These are known for the shapes and pairs of places that were asked for.
+	fitting map[shape]bool
+	refused map[shape]Wait
+	touches map[[2]int]bool
+}
+
+// Decide decides which gates are opened now. It opens none that is not safe (see safe),
+// and all that are. The namespace with the lowest level goes first (package share), in a
+// namespace the pod with the highest priority, and of these the oldest.
+func Decide(c Case) Answer {
+	d := decision{Case: c, assumed: map[shape]int64{}, fitting: map[shape]bool{}, refused: map[shape]Wait{}, touches: map[[2]int]bool{}}
+	for _, p := range c.Assumed {
+		// A pod that fits nowhere takes no room now. It counts again when a node has room.
+		if s := shapeOf(p); d.fits(s) {
+			d.assumed[s]++
+		}
+	}
+	claims, queues, unread := d.queues()
+	a := Answer{Waits: make([]Wait, len(c.Waiting))}
+	share.Fill(c.Room, claims, func(i int, claim share.Claim) (share.Amount, bool) {
+		for len(queues[i]) > 0 {
+			next := queues[i][0]
+			queues[i] = queues[i][1:]
+			if c.Most > 0 && len(a.Open) >= c.Most {
+				a.Waits[next].Code = Later
+				continue
+			}
+			p := c.Waiting[next]
+			a.Waits[next] = d.ask(p, claim, unread[i])
+			if a.Waits[next].Code == "" {
+				a.Open = append(a.Open, next)
+				d.assumed[shapeOf(p)]++
+				return p.Asks, true
+			}
+		}
+		return share.Amount{}, false
+	})
+	return a
+}
+
+func shapeOf(p Pod) shape { return shape{p.Place, p.Asks} }
+
+// queues returns, for each namespace with pods that wait, its claim, its pods in order,
+// and whether its terms are unread.
+func (d *decision) queues() (claims []share.Claim, queues [][]int, unread []bool) {
+	of := map[string]int{}
+	known := map[string]Namespace{}
+	for _, n := range d.Namespaces {
+		known[n.Name] = n
+	}
+	order := make([]int, len(d.Waiting))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(i, j int) int {
+		a, b := d.Waiting[i], d.Waiting[j]
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), -cmp.Compare(a.Priority, b.Priority), a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
+	})
+	for _, i := range order {
+		name := d.Waiting[i].Namespace
+		at, seen := of[name]
+		if !seen {
+			n, stated := known[name]
+			if !stated {
+				n.Terms.Weight = share.DefaultWeight
+			}
+			at = len(claims)
+			of[name] = at
+			claims, queues, unread = append(claims, share.Claim{Terms: n.Terms, Used: n.Bound}), append(queues, nil), append(unread, n.Unread)
+		}
+		queues[at] = append(queues[at], i)
+	}
+	for _, p := range d.Assumed {
+		if at, waits := of[p.Namespace]; waits {
+			claims[at].Used = claims[at].Used.Plus(p.Asks)
+		}
+	}
+	return claims, queues, unread
+}
+
+// ask returns why a pod waits, with an empty Code if its gate may be opened. What is
+// refused to a pod is refused to all of its shape, because assumed amounts only grow
+// during a decision.
+func (d *decision) ask(p Pod, claim share.Claim, unread bool) Wait {
+	s := shapeOf(p)
+	switch w, known := d.refused[s]; {
+	case unread:
+		return Wait{Code: Unread}
+	case !claim.Allow(claim.Used, p.Asks):
+		return Wait{Code: Cap, Used: claim.Used, Terms: claim.Terms}
+	case known:
+		return w
+	}
+	w := d.askNodes(s)
+	if w.Code != "" {
+		d.refused[s] = w
+	}
+	return w
+}
+
+func (d *decision) askNodes(s shape) Wait {
+	if len(d.Places[s.place]) == 0 {
+		return Wait{Code: NoNode}
+	}
+	if !d.fits(s) {
+		at := d.nearest(s)
+		return Wait{Code: NoRoom, Node: at, Free: d.Nodes[at].Free}
+	}
+	held, pods := d.others(s.place)
+	wait := Wait{Code: Assumed, Pods: pods, Held: held}
+	if !d.safe(s, held) {
+		return wait
+	}
+	for other := range d.assumed {
+		if other == s || !d.touch(s.place, other.place) {
+			continue
+		}
+		rest, _ := d.others(other.place)
+		if !d.safe(other, rest.Minus(other.asks).Plus(s.asks)) {
+			return wait
+		}
+	}
+	return Wait{}
+}
+
+// fits reports whether one of the nodes of a pod has room for it, if no pod without a
+// node takes any.
+func (d *decision) fits(s shape) bool {
+	fits, known := d.fitting[s]
+	if !known {
+		fits = slices.ContainsFunc(d.Places[s.place], func(n int) bool { return s.asks.FitsIn(d.Nodes[n].Free) })
+		d.fitting[s] = fits
+	}
+	return fits
+}
+
+// nearest returns the node that has the largest part of what a pod asks for: the
+// smaller of its parts of CPU and of memory.
+func (d *decision) nearest(s shape) int {
+	best, most := 0, math.Inf(-1)
+	for i, n := range d.Places[s.place] {
+		free, has := d.Nodes[n].Free, math.Inf(1)
+		if s.asks.CPU > 0 {
+			has = min(has, float64(free.CPU)/float64(s.asks.CPU))
+		}
+		if s.asks.Memory > 0 {
+			has = min(has, float64(free.Memory)/float64(s.asks.Memory))
+		}
+		if i == 0 || has > most {
+			best, most = n, has
+		}
+	}
+	return best
+}
+
+// others returns the sum and the number of the assumed pods that may get a node of a
+// place.
+func (d *decision) others(place int) (sum share.Amount, pods int) {
+	for s, n := range d.assumed {
+		if d.touch(place, s.place) {
+			sum = sum.Plus(s.asks.Times(n))
+			pods += int(n)
+		}
+	}
+	return sum, pods
+}
+
+// touch reports whether two places have a node in common.
+func (d *decision) touch(a, b int) bool {
+	if a == b {
+		return true
+	}
+	pair := [2]int{min(a, b), max(a, b)}
+	common, known := d.touches[pair]
+	if !known {
+		common = meet(d.Places[a], d.Places[b])
+		d.touches[pair] = common
+	}
+	return common
+}
+
+// meet reports whether two ascending lists have a number in common.
+func meet(a, b []int) bool {
+	for i, j := 0, 0; i < len(a) && j < len(b); {
+		switch {
+		case a[i] == b[j]:
+			return true
+		case a[i] < b[j]:
+			i++
+		default:
+			j++
+		}
+	}
+	return false
+}
+
+// sure is the margin for the rounding of the sums in safe.
+const sure = 1e-9
+
+// safe reports whether a pod finds a node wherever a scheduler puts other pods that
+// ask for these amounts together.
+//
+// The other pods keep the pod off a node if they take more of its CPU, or of its memory,
+// than it has beyond what the pod asks for. So each node that is kept has a price, in
+// parts of the CPU or of the memory of the others. They can pay 1 of each. If all nodes
+// together cost more, one of them stays open. If no node can be kept by the one resource,
+// they can pay by the other one only.
+func (d *decision) safe(s shape, others share.Amount) bool {
+	var byCPU, byMemory, byEither float64
+	canCPU, canMemory := false, false
+	for _, n := range d.Places[s.place] {
+		free := d.Nodes[n].Free
+		if !s.asks.FitsIn(free) {
+			continue
+		}
+		cpu, memory := math.Inf(1), math.Inf(1)
+		if s.asks.CPU > 0 && others.CPU > 0 {
+			cpu = float64(free.CPU-s.asks.CPU+1) / float64(others.CPU)
+		}
+		if s.asks.Memory > 0 && others.Memory > 0 {
+			memory = float64(free.Memory-s.asks.Memory+1) / float64(others.Memory)
+		}
+		if cpu > 1 && memory > 1 {
+			return true
+		}
+		canCPU, canMemory = canCPU || cpu <= 1, canMemory || memory <= 1
+		byCPU, byMemory, byEither = byCPU+cpu, byMemory+memory, byEither+min(cpu, memory)
+	}
+	switch {
+	case !canMemory:
+		return byCPU > 1+sure
+	case !canCPU:
+		return byMemory > 1+sure
+	}
+	return byEither > 2+sure
+}
