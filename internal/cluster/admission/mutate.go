@@ -17,7 +17,8 @@ import (
 // container runtime. So the pod uses the batch resources of the node, and its
 // cgroup lies below the best-effort cgroup. A pod that demands CPUs gets the
 // scheduler that chooses CPUs. Annotations with chosen CPUs are deleted. All
-// other LS pods stay unchanged if no profile matches them.
+// other LS pods stay unchanged if no profile matches them. No autoscaler shall add
+// a node for a pod that uses batch resources, so the pod says so.
 //
 // The API server calls the webhook again after another webhook has changed the
 // pod. Mutate then does not evaluate the profiles again: the first result is in
@@ -73,6 +74,9 @@ func Mutate(r Request) (*corev1.Pod, Verdict) {
 		c.complete(k)
 	}
 	announce(p)
+	if kube.Class(p) == node.BE && renames {
+		delayScaleUp(p)
+	}
 	return p, v
 }
 

@@ -20,6 +20,7 @@ import (
 
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/certificate"
+	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/manager/settings"
 	"tenon.sh/tenon/internal/config"
 )
@@ -170,6 +171,7 @@ func TestTheWebhooksReadTheLimitRangesOfTheNamespace(t *testing.T) {
 	both := corev1.ResourceList{"cpu": resource.MustParse("100m"), "kubernetes.io/batch-cpu": resource.MustParse("1k")}
 	pod, err := json.Marshal(corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "job", Labels: map[string]string{"koordinator.sh/qosClass": "BE"}, Annotations: map[string]string{
 		"kubernetes.io/limit-ranger":                 "LimitRanger plugin set: cpu request for container main",
+		kube.AnnotationScaleUpDelay:                  "8760h",
 		"node.koordinator.sh/extended-resource-spec": `{"containers":{"main":{"requests":{"kubernetes.io/batch-cpu":"1k"},"limits":{"kubernetes.io/batch-cpu":"1k"}}}}`,
 	}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
 		Name: "main", Resources: corev1.ResourceRequirements{Requests: both, Limits: corev1.ResourceList{"kubernetes.io/batch-cpu": both["kubernetes.io/batch-cpu"]}},
