@@ -14,12 +14,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	helper "k8s.io/component-helpers/resource"
-	scheduling "k8s.io/component-helpers/scheduling/corev1"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
-	"k8s.io/klog/v2"
 
 	"tenon.sh/tenon/internal/cluster/cpureport"
 	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/nodefit"
 	"tenon.sh/tenon/internal/cluster/nodepages"
 	"tenon.sh/tenon/internal/cluster/stored"
 	"tenon.sh/tenon/internal/decide/cpus/pick"
@@ -181,18 +179,11 @@ func (n *nodeState) closed() string { return cmp.Or(n.Left(), n.AllReserved()) }
 
 // exclusion returns the reason why a pod may never run on a node, or "".
 func (n *nodeState) exclusion(p candidate) string {
-	if match, err := nodeaffinity.GetRequiredNodeAffinity(p.Pod).Match(n.Node.Node); err != nil || !match {
+	switch taint, excludes := nodefit.Excludes(p.Pod, n.Node.Node, p.pinned); {
+	case taint != nil:
+		return fmt.Sprintf("the pod does not tolerate the taint %s", taint.ToString())
+	case excludes:
 		return "the pod's node selector or affinity excludes the node"
-	}
-	taints := n.Spec.Taints
-	if n.Spec.Unschedulable {
-		taints = append(slices.Clone(taints), corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
-	}
-	hard := func(t *corev1.Taint) bool {
-		return t.Effect == corev1.TaintEffectNoExecute || t.Effect == corev1.TaintEffectNoSchedule && !p.pinned
-	}
-	if t, bad := scheduling.FindMatchingUntoleratedTaint(klog.Logger{}, taints, p.Spec.Tolerations, hard, false); bad {
-		return fmt.Sprintf("the pod does not tolerate the taint %s", t.ToString())
 	}
 	return ""
 }
