@@ -16,6 +16,7 @@ const (
 	keyNormalization = "cpu-normalization-config"
 	keyAmplification = "resource-amplification-config"
 	keyObjective     = "objective-config" // only Tenon has it
+	keyBatch         = "batch-config"     // the same
 )
 
 // A Cluster is the content of a cluster's ConfigMap: settings for all nodes,
@@ -31,6 +32,7 @@ type Cluster struct {
 	normalization layers[Normalization]
 	amplification layers[Amplification]
 	objectives    layers[PodObjectives]
+	batch         layers[Batch]
 
 	texts   map[string]string
 	notices []string
@@ -48,6 +50,9 @@ func (c Cluster) Colocates() bool { return c.colocation.all.Enable.Or(false) }
 // Objectives returns the limits and the objectives of pods for the whole cluster. Some
 // nodes may have others.
 func (c Cluster) Objectives() PodObjectives { return c.objectives.all }
+
+// GatesBatch reports whether new batch pods get a scheduling gate.
+func (c Cluster) GatesBatch() bool { return c.batch.all.Gate.Or(false) }
 
 // LacksColocation reports whether data has a colocation-config that c does not
 // have, because it has a fault and no former content was known. Then c does not

@@ -49,6 +49,7 @@ func ParseConfigMapOver(last Cluster, data map[string]string) (Cluster, []Fault)
 	take(&s, keyNormalization, "nodeConfigs", &c.normalization, last.normalization, rules[Normalization]{})
 	take(&s, keyAmplification, "nodeConfigs", &c.amplification, last.amplification, rules[Amplification]{})
 	take(&s, keyObjective, "nodeConfigs", &c.objectives, last.objectives, rules[PodObjectives]{findFaults: objectiveFaults})
+	take(&s, keyBatch, "", &c.batch, last.batch, rules[Batch]{})
 	if t := c.threshold.all; t.Enable.Or(false) && !t.MemoryEvictThresholdPercent.Known() {
 		c.notices = append(c.notices, noMemoryEviction)
 	}
@@ -60,7 +61,7 @@ func ParseConfigMapOver(last Cluster, data map[string]string) (Cluster, []Fault)
 	return c, s.faults
 }
 
-var clusterKeys = []string{keyThreshold, keyQOS, keyBurst, keyColocation, keySystem, keyHostApps, keyNormalization, keyAmplification, keyObjective}
+var clusterKeys = []string{keyThreshold, keyQOS, keyBurst, keyColocation, keySystem, keyHostApps, keyNormalization, keyAmplification, keyObjective, keyBatch}
 
 // noMemoryEviction is a notice for a ConfigMap that was written for Koordinator, because
 // Koordinator's chart enables the feature gate of memory evictions.
@@ -82,7 +83,7 @@ type source struct {
 }
 
 // take parses the key with this name. list is the name of its list of entries
-// for some nodes. take applies the rules to the settings of each entry.
+// for some nodes, or empty if it has none. take applies the rules to the settings of each entry.
 func take[T any](s *source, name, list string, to *layers[T], last layers[T], also rules[T]) {
 	text, given := s.data[name]
 	if !given {

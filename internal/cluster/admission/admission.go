@@ -32,6 +32,8 @@ type Request struct {
 	// ColocationOff means that colocation-config is disabled for the whole
 	// cluster. Then no node has batch resources.
 	ColocationOff bool
+	// Gate gives BE pods a scheduling gate until a node has batch room for them.
+	Gate bool
 	// Scheduler is the name of the scheduler that chooses CPUs. It is empty if
 	// there is none.
 	Scheduler string

@@ -1,6 +1,8 @@
 package admission
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/tenant"
 	"tenon.sh/tenon/internal/config"
@@ -41,11 +43,20 @@ func ValidatePodConfigMap(data map[string]string) Verdict {
 	return v
 }
 
-// ValidateNamespace checks the labels of a namespace that say what its pods may
-// ask for. old has the labels of the namespace as it was, or is nil.
-func ValidateNamespace(old, now map[string]string) Verdict {
+// ValidateNamespace checks the labels of a namespace that say what its pods may ask for,
+// and the annotation that says on which terms they share batch resources. old has the
+// metadata of the namespace as it was, and is empty for a new one. gate says whether batch
+// pods have a gate, without which the terms have no effect.
+func ValidateNamespace(old, now metav1.ObjectMeta, gate bool) Verdict {
 	var v Verdict
-	v.refuseFaults(tenant.CheckLabels(old, now))
+	v.refuseFaults(tenant.CheckLabels(old.Labels, now.Labels))
+	if text := now.Annotations[kube.AnnotationBatch]; text != old.Annotations[kube.AnnotationBatch] {
+		_, said, faults := kube.BatchTermsOf(now.Annotations)
+		v.refuseFaults(faults)
+		if said && len(faults) == 0 && !gate {
+			v.warn(Ignored, annotation(kube.AnnotationBatch), "has no effect yet: only the gate of batch pods keeps to it (gate in batch-config of the ConfigMap)")
+		}
+	}
 	return v
 }
 

@@ -8,6 +8,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
@@ -110,7 +111,7 @@ func TestEveryExampleOfThePagesIsAccepted(t *testing.T) {
 		case "Namespace":
 			var n corev1.Namespace
 			read(&n)
-			v = ValidateNamespace(nil, n.Labels)
+			v = ValidateNamespace(metav1.ObjectMeta{}, n.ObjectMeta, true)
 		case "LimitRange":
 			read(&corev1.LimitRange{}) // the API server enforces it: TestWhatBoundsBatchResources
 		case "ResourceQuota":

@@ -18,7 +18,8 @@ import (
 // cgroup lies below the best-effort cgroup. A pod that demands CPUs gets the
 // scheduler that chooses CPUs. Annotations with chosen CPUs are deleted. All
 // other LS pods stay unchanged if no profile matches them. No autoscaler shall add
-// a node for a pod that uses batch resources, so the pod says so.
+// a node for a pod that uses batch resources, so the pod says so, and with Gate it has
+// a scheduling gate until there is room.
 //
 // The API server calls the webhook again after another webhook has changed the
 // pod. Mutate then does not evaluate the profiles again: the first result is in
@@ -29,11 +30,16 @@ import (
 func Mutate(r Request) (*corev1.Pod, Verdict) {
 	var v Verdict
 	p := r.Pod.DeepCopy()
-	if isMirror(p) {
-		return p, v
+	if !isMirror(p) {
+		r.mutate(p, &v)
+		r.closeGate(p, &v)
 	}
+	return p, v
+}
+
+func (r Request) mutate(p *corev1.Pod, v *Verdict) {
 	if r.Scheduler != "" {
-		deleteForged(p, &v)
+		deleteForged(p, v)
 		defer setScheduler(p, r.Scheduler)
 	}
 	profiles, decided := r.chosenProfiles()
@@ -44,32 +50,32 @@ func Mutate(r Request) (*corev1.Pod, Verdict) {
 	if !decided {
 		delete(p.Annotations, AnnotationProfiles)
 		delete(p.Annotations, AnnotationSeal)
-		profiles = r.matchingProfiles(p, &v)
+		profiles = r.matchingProfiles(p, v)
 		for _, profile := range profiles {
-			apply(p, profile, r.PriorityClasses, &v)
+			apply(p, profile, r.PriorityClasses, v)
 		}
 	}
-	replace(p, &v)
-	r.replaceScheduler(p, &v)
+	replace(p, v)
+	r.replaceScheduler(p, v)
 	k, translated := kindOf(p, profiles)
 	if !translated {
-		unannounce(p, &v)
-		return p, v
+		unannounce(p, v)
+		return
 	}
 	if k == batch {
 		set(&p.Labels, map[string]string{kube.LabelQOSClass: string(node.BE)})
 	}
-	defaults, renames := givenByRange(p), r.mustRename(p, profiles, k, &v)
+	defaults, renames := givenByRange(p), r.mustRename(p, profiles, k, v)
 	for _, c := range places(p) {
 		if kube.Class(p) == node.BE {
-			c.modernise(&v)
+			c.modernise(v)
 			c.complete(batch)
 		}
 		if renames {
 			if !c.hasAny(k.both()) {
 				c.rename(k)
 			}
-			c.clearDefaults(k, defaults, r.Ranges, &v)
+			c.clearDefaults(k, defaults, r.Ranges, v)
 		}
 		c.complete(k)
 	}
@@ -77,7 +83,6 @@ func Mutate(r Request) (*corev1.Pod, Verdict) {
 	if kube.Class(p) == node.BE && renames {
 		delayScaleUp(p)
 	}
-	return p, v
 }
 
 // isMirror reports whether a pod is the mirror of a static pod. A kubelet runs

@@ -13,8 +13,8 @@ import (
 // not read. In a large cluster, a Node object has 20 KiB. Half of that is
 // managedFields and the list of images. About 1 KiB remains.
 
-// slimNode keeps the fields that determine batch resources. It keeps all
-// labels, because the administrator's selectors may use any label.
+// slimNode keeps the fields that determine batch resources, and which pods may run on
+// the node. It keeps all labels, because the administrator's selectors may use any label.
 func slimNode(o any) (any, error) {
 	n, is := o.(*corev1.Node)
 	if !is {
@@ -30,6 +30,7 @@ func slimNode(o any) (any, error) {
 			slim.Annotations[key] = value
 		}
 	}
+	slim.Spec.Taints, slim.Spec.Unschedulable = n.Spec.Taints, n.Spec.Unschedulable
 	slim.Status.Capacity, slim.Status.Allocatable = slimList(n.Status.Capacity), slimList(n.Status.Allocatable)
 	return slim, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"tenon.sh/tenon/internal/cluster/manager/opener"
 	"tenon.sh/tenon/internal/cluster/webhooks"
 )
 
@@ -27,7 +28,11 @@ func TestThePageNamesEveryStateMetricAndWebhook(t *testing.T) {
 	words := []string{"tenon_manager_nodes", "tenon_manager_certificate_expiry_timestamp_seconds", "tenon_manager_certificate_renewal_timestamp_seconds", "tenon_manager_missed_pods", "tenon_manager_config_missing", "tenon_manager_scheduler_expected", "tenon_manager_prometheus_answers_total"}
 	n := &nodes{metrics: newMetrics(), of: map[string]*nodeMemory{}}
 	registry := prometheus.NewRegistry()
+	gates := opener.NewMetrics()
 	registry.MustRegister(collector{n.metrics, n})
+	if err := gates.Register(registry); err != nil {
+		t.Fatal(err)
+	}
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

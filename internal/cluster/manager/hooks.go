@@ -23,9 +23,11 @@ import (
 	rules "tenon.sh/tenon/internal/cluster/admission"
 	"tenon.sh/tenon/internal/cluster/certificate"
 	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/manager/opener"
 	"tenon.sh/tenon/internal/cluster/quantity"
 	"tenon.sh/tenon/internal/cluster/tenant"
 	"tenon.sh/tenon/internal/config"
+	"tenon.sh/tenon/internal/decide/share"
 )
 
 // hooks answers the API server. It reads the inputs of a decision, and returns
@@ -37,6 +39,7 @@ type hooks struct {
 	settings     interface{ Cluster() *config.Cluster }
 	scheduler    string            // the name of the scheduler that chooses CPUs; empty: none
 	names        map[string]string // Options.SchedulerNames
+	permit       *opener.Permit    // the right to open gates
 	cert         *certificate.Serving
 	log          *slog.Logger
 }
@@ -63,6 +66,7 @@ func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.
 	for _, c := range classes.Items {
 		asked.PriorityClasses[c.Name] = c
 	}
+	asked.Gate = h.gates(ctx)
 	changed, verdict := rules.Mutate(asked)
 	if !verdict.Allowed() {
 		return h.answer("pod", req, verdict)
@@ -77,6 +81,14 @@ func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.
 		}
 	}
 	return admission.Errored(http.StatusInternalServerError, fmt.Errorf("print the pod: %w", err))
+}
+
+// gates reports whether new batch pods get a gate. Without the right to open it, they
+// would wait for ever. A manager that has just started may lack settings; then pods get
+// none.
+func (h *hooks) gates(ctx context.Context) bool {
+	c := h.settings.Cluster()
+	return c != nil && c.GatesBatch() && h.permit.Granted(ctx)
 }
 
 // colocationOff reports whether no node has batch resources. The settings tell this. A
@@ -117,7 +129,15 @@ func (h *hooks) validatePod(ctx context.Context, req admission.Request) admissio
 		in.Limits = c.Objectives()
 	}
 	if req.Operation != admissionv1.Update {
-		return h.answer("pod", req, rules.ValidateCreate(&pod, in, h.colocationOff(ctx), h.ranges(ctx, req.Namespace)))
+		v := rules.ValidateCreate(&pod, in, h.colocationOff(ctx), h.ranges(ctx, req.Namespace))
+		if h.gates(ctx) {
+			beyond, err := rules.ValidateTerms(&pod, n.Annotations, func() (share.Amount, error) { return opener.Used(ctx, h.live, req.Namespace) })
+			if err != nil {
+				return admission.Errored(http.StatusInternalServerError, err)
+			}
+			v.Refusals = append(v.Refusals, beyond.Refusals...)
+		}
+		return h.answer("pod", req, v)
 	}
 	old, err := quantity.ParsePod(req.OldObject.Raw)
 	if err != nil {
@@ -137,9 +157,9 @@ func (h *hooks) namespace(ctx context.Context, name string) (*corev1.Namespace, 
 	return &n, err
 }
 
-// validateNamespace checks the labels of a namespace that say what its pods may
-// ask for.
-func (h *hooks) validateNamespace(_ context.Context, req admission.Request) admission.Response {
+// validateNamespace checks the labels and the annotation of a namespace that say what
+// its pods may ask for.
+func (h *hooks) validateNamespace(ctx context.Context, req admission.Request) admission.Response {
 	var n, old metav1.PartialObjectMetadata
 	err := json.Unmarshal(req.Object.Raw, &n)
 	if err == nil && req.Operation == admissionv1.Update {
@@ -148,7 +168,7 @@ func (h *hooks) validateNamespace(_ context.Context, req admission.Request) admi
 	if err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the namespace: %w", err))
 	}
-	return h.answer("namespace", req, rules.ValidateNamespace(old.Labels, n.Labels))
+	return h.answer("namespace", req, rules.ValidateNamespace(old.ObjectMeta, n.ObjectMeta, h.gates(ctx)))
 }
 
 // validateQuota warns about resources that Kubernetes does not count.

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -24,6 +25,7 @@ func mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 			corev1.SchemeGroupVersion.WithKind("Node"),
 			corev1.SchemeGroupVersion.WithKind("Namespace"),
 			schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"),
+			authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), // its own rights
 			admissionv1.SchemeGroupVersion.WithKind("MutatingWebhookConfiguration"),
 			admissionv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"),
 			v1alpha1.GroupVersion.WithKind("NodeReport"),
@@ -33,7 +35,7 @@ func mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 			corev1.SchemeGroupVersion.WithKind("ConfigMap"),
 			corev1.SchemeGroupVersion.WithKind("Secret"),
 			corev1.SchemeGroupVersion.WithKind("LimitRange"),
-			corev1.SchemeGroupVersion.WithKind("Pod"), // the manager reads pods, but not from the cache
+			corev1.SchemeGroupVersion.WithKind("Pod"),
 		},
 	} {
 		for _, k := range kinds {

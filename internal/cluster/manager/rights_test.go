@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,7 +34,7 @@ func TestTheChartsRightsAreEnough(t *testing.T) {
 			break
 		}
 		switch o.GetKind() {
-		case "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding":
+		case "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
 		default:
 			continue
 		}
@@ -80,6 +81,38 @@ func TestTheChartsRightsAreEnough(t *testing.T) {
 	b.CPU.Amount = cpu.reportQuantity(9000)
 	s.report("n1", b)
 	s.waitUntil("an event says what is refused", soon, func() bool { return s.event("n1", "BatchResourcesDegraded", "refused: batch-cpu") })
+	s.gate(true)
+	s.awaitGate()
+	s.ready("n1")
+	gated := s.pod("BE", listOf("kubernetes.io/batch-cpu", "1k"))
+	s.must(s.client.Create(s.ctx, gated))
+	s.waitUntil("the gate of a batch pod is opened", soon, func() bool { return s.isOpen(gated) })
+	own, err := client.New(s.rc, client.Options{Scheme: s.client.Scheme()})
+	s.must(err)
+	waiting := s.pod("BE", listOf("kubernetes.io/batch-cpu", "900k"))
+	waiting.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/quota"}}
+	s.must(s.client.Create(s.ctx, waiting))
+	const removed, gates, rest = `"schedulingGates":[{"$patch":"delete","name":"tenon.sh/batch-room"}]`, "and no other one", "nothing of a pod but its gate"
+	for text, what := range map[string]string{
+		`{"spec":{` + removed + `}}`: "",
+		`{"spec":{"schedulingGates":[{"$patch":"delete","name":"example.com/quota"}]}}`: gates,
+		`{"metadata":{"labels":{"a":"b"}}}`:                                             gates,
+		`{"metadata":{"labels":{"a":"b"}},"spec":{` + removed + `}}`:                    rest,
+		`{"spec":{"containers":[{"name":"main","image":"evil"}],` + removed + `}}`:      rest,
+		`{"spec":{"nodeSelector":{"a":"b"},` + removed + `}}`:                           rest,
+		`{"spec":{"tolerations":[{"key":"a","operator":"Exists"}],` + removed + `}}`:    rest,
+		`{"metadata":{"finalizers":["example.com/keep"]},"spec":{` + removed + `}}`:     rest,
+	} {
+		try := func() error {
+			return own.Patch(s.ctx, waiting.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, []byte(text)), client.DryRunAll)
+		}
+		if what == "" {
+			s.must(try())
+			continue
+		}
+		s.waitUntil("the policy of the chart holds", soon, func() bool { return try() != nil })
+		s.refused(try(), what)
+	}
 	if n := r.log.count("forbidden"); n > 0 {
 		t.Errorf("a permission was missing %d times:\n%s", n, r.log.last(40))
 	}

@@ -32,6 +32,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/admission/missed"
 	"tenon.sh/tenon/internal/cluster/certificate"
 	"tenon.sh/tenon/internal/cluster/endpoint"
+	"tenon.sh/tenon/internal/cluster/manager/opener"
 	"tenon.sh/tenon/internal/cluster/query"
 	"tenon.sh/tenon/internal/cluster/webhooks"
 )
@@ -160,8 +161,10 @@ func (o Options) runtime(types *runtime.Scheme, logger logr.Logger, cert *certif
 		Cache: cache.Options{
 			DefaultTransform: withoutManagers,
 			ByObject: map[client.Object]cache.ByObject{
-				&corev1.Node{}:                             {Transform: slimNode, UnsafeDisableDeepCopy: &yes},
-				&v1alpha1.NodeReport{}:                     {Transform: slimReport, UnsafeDisableDeepCopy: &yes},
+				&corev1.Node{}:         {Transform: slimNode, UnsafeDisableDeepCopy: &yes},
+				&v1alpha1.NodeReport{}: {Transform: slimReport, UnsafeDisableDeepCopy: &yes},
+				// The cache follows pods only while batch pods have a gate.
+				&corev1.Pod{}:                              {Label: opener.Selector, Transform: opener.SlimPod, UnsafeDisableDeepCopy: &yes},
 				&corev1.ConfigMap{}:                        named(o.Config.Namespace, o.Config.Name),
 				&corev1.Secret{}:                           named(o.Namespace, o.Name),
 				&corev1.Namespace{}:                        {Transform: withoutManagers},

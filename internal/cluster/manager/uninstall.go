@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/manager/opener"
 )
 
 const (
@@ -31,7 +32,7 @@ const (
 
 // Uninstall removes Tenon from the nodes. It deletes the DaemonSet of the agents, and waits until
 // each agent has restored its node and ended. Then it deletes the reports, and removes the batch
-// resources from the nodes. It may run again: a missing object is no error. It does not wait for
+// resources from the nodes and the gates from batch pods. It may run again: a missing object is no error. It does not wait for
 // agents on nodes that are not ready, but logs the names of these nodes. When such a node is
 // ready again, its agent ends and restores what it can. The DaemonSet, the reports and
 // their CRD may be deleted already.
@@ -52,7 +53,15 @@ func uninstall(ctx context.Context, rc *rest.Config, agents client.ObjectKey, lo
 		return err
 	}
 	// A manager that still runs publishes nothing without reports.
-	return errors.Join(deleteReports(ctx, c, log), clearNodes(ctx, c, log))
+	return errors.Join(deleteReports(ctx, c, log), clearNodes(ctx, c, log), openGates(ctx, c, log))
+}
+
+// openGates opens the gates of batch pods. Nothing would open them any more, and the
+// pods would wait for ever.
+func openGates(ctx context.Context, c client.Client, log *slog.Logger) error {
+	opened, err := opener.OpenAll(ctx, c, c, Owner)
+	log.Info("gates of batch pods opened", "pods", opened)
+	return err
 }
 
 // endAgents deletes the DaemonSet with foreground propagation, so that the

@@ -46,6 +46,9 @@ func TestUninstallWaitsForTheAgentsAndThenClearsTheNodes(t *testing.T) {
 	s.must(s.client.Create(s.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: corev1.NodeStatus{Capacity: batch, Allocatable: batch}}))
 	s.must(s.client.Create(s.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}}))
 	s.must(s.client.Create(s.ctx, &v1alpha1.NodeReport{ObjectMeta: metav1.ObjectMeta{Name: "a"}}))
+	gated := s.pod("BE", listOf("kubernetes.io/batch-cpu", "1k"))
+	gated.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: kube.BatchGate}, {Name: "example.com/quota"}}
+	s.must(s.client.Create(s.ctx, gated))
 	log := slog.New(slog.DiscardHandler)
 
 	short, stop := context.WithTimeout(s.ctx, time.Second)
@@ -67,6 +70,10 @@ func TestUninstallWaitsForTheAgentsAndThenClearsTheNodes(t *testing.T) {
 		s.must(s.client.Get(s.ctx, client.ObjectKey{Name: "a"}, &n))
 		if offersBatch(&n) || n.Status.Capacity.Cpu().Value() != 4 {
 			t.Errorf("node a has %v of %v", n.Status.Allocatable, n.Status.Capacity)
+		}
+		s.must(s.client.Get(s.ctx, client.ObjectKeyFromObject(gated), gated))
+		if g := gated.Spec.SchedulingGates; len(g) != 1 || g[0].Name != "example.com/quota" {
+			t.Errorf("a batch pod is left with the gates %v", g)
 		}
 		if err := s.client.Get(s.ctx, client.ObjectKey{Name: "a"}, &report); client.IgnoreNotFound(err) != nil || err == nil {
 			t.Errorf("the report of node a: %v", err)

@@ -31,6 +31,7 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/admission/missed"
 	"tenon.sh/tenon/internal/cluster/certificate"
+	"tenon.sh/tenon/internal/cluster/manager/opener"
 	"tenon.sh/tenon/internal/cluster/manager/settings"
 	"tenon.sh/tenon/internal/cluster/webhooks"
 )
@@ -161,7 +162,8 @@ var nodeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 
 // serve adds the webhooks and their certificates.
 func (o Options) serve(m manager.Manager, cert *certificate.Serving, set *settings.Settings) error {
-	h := &hooks{client: m.GetCache(), live: m.GetAPIReader(), config: o.Config, home: o.Namespace, settings: set, scheduler: o.Scheduler, names: o.SchedulerNames, cert: cert, log: o.Log}
+	permit := &opener.Permit{API: m.GetClient(), Log: o.Log, Now: o.now}
+	h := &hooks{client: m.GetCache(), live: m.GetAPIReader(), config: o.Config, home: o.Namespace, settings: set, scheduler: o.Scheduler, names: o.SchedulerNames, permit: permit, cert: cert, log: o.Log}
 	server := m.GetWebhookServer()
 	for path, handle := range map[string]admission.HandlerFunc{
 		webhooks.PathMutatePod: h.mutatePod, webhooks.PathValidatePod: h.validatePod, webhooks.PathValidateConfig: h.validateConfig,
@@ -200,6 +202,18 @@ func (o Options) serve(m manager.Manager, cert *certificate.Serving, set *settin
 	}
 	if err := errors.Join(o.registry.Register(finder.Gauge), m.Add(finder)); err != nil {
 		return fmt.Errorf("search for pods that profiles missed: %w", err)
+	}
+	gates := opener.New(opener.Opener{
+		Access: opener.Access{Cache: m.GetCache(), Live: m.GetAPIReader(), Client: m.GetClient(), Permit: permit, Owner: Owner},
+		Voice:  opener.Voice{Events: m.GetEventRecorder(Owner), Log: o.Log, Now: o.now}, Metrics: opener.NewMetrics(), Settings: set,
+	})
+	if err := errors.Join(gates.Register(o.registry), m.Add(gates)); err != nil {
+		return fmt.Errorf("open the gates of batch pods: %w", err)
+	}
+	changed := set.Changed
+	set.Changed = func(ctx context.Context) {
+		gates.Wake()
+		changed(ctx)
 	}
 	a := &certificate.Authority{
 		Client: m.GetClient(), Owner: Owner, Secret: own, Hooks: o.Name, Names: o.Service.DNSNames(), Lifetimes: o.Lifetimes, Log: o.Log, Now: o.now,

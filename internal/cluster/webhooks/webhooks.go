@@ -137,7 +137,8 @@ func Configurations(name string, s Service, config client.ObjectKey) (*admission
 		"request.namespace == '%[1]s' && request.name == '%[2]s' || request.name == '%[3]s' && request.namespace in ['%[1]s', 'koordinator-system', 'kube-system']", config.Namespace, config.Name, kube.PodConfigMap)}}
 	profiles := validating("profile.validate", PathValidateProfile, open, quick, rule(configv1alpha1.GroupVersion.Group, configv1alpha1.GroupVersion.Version, "clustercolocationprofiles", both))
 	namespaces := validating("namespace.validate", PathValidateNamespace, open, quick, rule("", "v1", "namespaces", both))
-	namespaces.MatchConditions = []admissionv1.MatchCondition{{Name: "says-what-pods-may-have", Expression: fmt.Sprintf("object.metadata.?labels.orValue({}).exists(k, k.startsWith('%s'))", tenant.LabelPrefix)}}
+	namespaces.MatchConditions = []admissionv1.MatchCondition{{Name: "says-what-pods-may-have", Expression: fmt.Sprintf(
+		"object.metadata.?labels.orValue({}).exists(k, k.startsWith('%s')) || '%s' in object.metadata.?annotations.orValue({})", tenant.LabelPrefix, kube.AnnotationBatch)}}
 	quotas := validating("quota.validate", PathValidateQuota, open, quick, rule("", "v1", "resourcequotas", both))
 	quotas.MatchConditions = []admissionv1.MatchCondition{{Name: "batch-resources", Expression: "object.spec.?hard.orValue({}).exists(k, k.contains('kubernetes.io/batch-') || k.contains('kubernetes.io/mid-') || k.contains('koordinator.sh/') || k.contains('alibabacloud.com/'))"}}
 	v := &admissionv1.ValidatingWebhookConfiguration{

@@ -107,6 +107,10 @@ topologySpreadConstraints:
 {{- end }}
 
 {{/* The name of an agent for the API server. */}}
+{{- define "tenon.manager.user" -}}
+system:serviceaccount:{{ .Release.Namespace }}:{{ include "tenon.account.manager" . }}
+{{- end }}
+
 {{- define "tenon.agent.user" -}}
 system:serviceaccount:{{ .Release.Namespace }}:{{ include "tenon.account.agent" . }}
 {{- end }}
