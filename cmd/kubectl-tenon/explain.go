@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/nodepages"
 	"tenon.sh/tenon/internal/cluster/schedulers"
 	"tenon.sh/tenon/internal/cmdline"
@@ -123,7 +124,23 @@ func (q *podQuestion) answer(cmd *cobra.Command, text string) error {
 		}
 	}
 	found, _ := c.ExplainPod(namespace, name, seen)
+	if found.Wait != nil && kube.HasBatchGate(p) {
+		if found.Wait.NoManager, err = q.noManager(cmd.Context()); err != nil {
+			return err
+		}
+	}
 	return q.print(cmd, found)
+}
+
+// noManager returns why nothing opens the gates of batch pods, or "" if tenon-manager
+// runs, or if this is not known.
+func (q *podQuestion) noManager(ctx context.Context) (string, error) {
+	c, err := q.client()
+	if err != nil {
+		return "", err
+	}
+	absent, _ := managerAbsence(ctx, c, q.now())
+	return absent, nil
 }
 
 // lacksNamespace reports whether a namespace is known not to exist.

@@ -106,3 +106,21 @@ func TestWaitingPodsNameTheirScheduler(t *testing.T) {
 		}
 	}
 }
+
+// TestABatchPodSaysWhoOpensItsGate checks explain pod for a pod that waits for batch
+// room, with tenon-manager and without.
+func TestABatchPodSaysWhoOpensItsGate(t *testing.T) {
+	const waits = `{"kind": "PodList", "apiVersion": "v1", "items": [{"metadata": {"name": "job", "namespace": "shop", "uid": "u2", "creationTimestamp": "2026-03-01T11:57:00Z"}, "spec": {"schedulingGates": [{"name": "tenon.sh/batch-room"}], "containers": [{"name": "c"}]}}]}`
+	lease := func(holder string) string {
+		return `{"kind": "LeaseList", "apiVersion": "coordination.k8s.io/v1", "items": [{"metadata": {"namespace": "tenon-system", "name": "tenon-manager"}, "spec": {"holderIdentity": "` + holder + `", "leaseDurationSeconds": 15, "renewTime": "2026-03-01T11:59:58.000000Z"}}]}`
+	}
+	cluster := with(installed, "/api/v1/pods", waits)
+	for want, leases := range map[string]string{
+		"tenon-manager removes tenon.sh/batch-room when a node has batch room for the pod.":                                             lease("m"),
+		"Nothing removes tenon.sh/batch-room now, because tenon-manager has no leader: Lease tenon-system/tenon-manager has no holder.": lease(""),
+	} {
+		if out, err := kubectl(t, with(cluster, pathLeases, leases), "explain", "pod", "shop/job"); err != nil || !strings.Contains(out, want) {
+			t.Errorf("%v: want %q in\n%s", err, want, out)
+		}
+	}
+}

@@ -82,6 +82,8 @@ type Wait struct {
 	SchedulerState schedulers.State `json:"schedulerState,omitempty"`
 	SchedulerText  string           `json:"schedulerText,omitempty"`
 	EventsUnread   string           `json:"eventsUnread,omitempty"`
+	// NoManager says that tenon-manager does not run, which opens the gates of batch pods.
+	NoManager string `json:"noManager,omitempty"`
 
 	unknown bool // what could not be read hides whether the scheduler runs
 }

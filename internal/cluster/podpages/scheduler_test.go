@@ -84,7 +84,7 @@ func TestAPodThatNoSchedulerTakesSaysSo(t *testing.T) {
 		"the cluster's own, a moment ago": {waiting("p", "", time.Second), schedulers.Seen{Scheduler: schedulers.Scheduler{Name: "default-scheduler"}}, []string{"of its own.\nIt has no node;"}, "It waits for"},
 		"a gate": {
 			gated(waiting("p", "koord-scheduler", 3*time.Minute)), schedulers.Seen{},
-			[]string{"No scheduler looks at it until its scheduling gates are removed: example.com/quota.\n"}, "It waits for",
+			[]string{"No scheduler looks at it until its scheduling gates are removed: example.com/quota.\n"}, "batch room",
 		},
 	} {
 		page, found := New(nil, []corev1.Pod{x.pod}, noon).ExplainPod("shop", "p", x.seen)

@@ -2,9 +2,11 @@ package podpages
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/nodepages"
 	"tenon.sh/tenon/internal/table"
 )
@@ -19,6 +21,7 @@ func (w *Wait) print(b *strings.Builder, scheduler string, now time.Time) {
 	age := now.Sub(w.Created)
 	if len(w.Gates) > 0 {
 		fmt.Fprintf(b, "No scheduler looks at it until its scheduling gates are removed: %s.\n", strings.Join(w.Gates, ", "))
+		w.printGate(b)
 		return
 	}
 	if w.Message != "" {
@@ -33,6 +36,17 @@ func (w *Wait) print(b *strings.Builder, scheduler string, now time.Time) {
 		fmt.Fprintf(b, "No scheduler has looked at it since it was created %s ago: it has no condition and no event of one.\n", nodepages.Duration(age))
 	case unheard:
 		fmt.Fprintf(b, "No scheduler has set a condition on it since it was created %s ago. Not looked at: its events (%s).\n", nodepages.Duration(age), w.EventsUnread)
+	}
+}
+
+// printGate prints who opens the gate of a batch pod.
+func (w *Wait) printGate(b *strings.Builder) {
+	switch {
+	case !slices.Contains(w.Gates, kube.BatchGate):
+	case w.NoManager != "":
+		fmt.Fprintf(b, "Nothing removes %s now, because %s.\n", kube.BatchGate, w.NoManager)
+	default:
+		fmt.Fprintf(b, "tenon-manager removes %s when a node has batch room for the pod. After a minute, an event of the pod says why it waits.\n", kube.BatchGate)
 	}
 }
 
