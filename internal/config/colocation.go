@@ -24,6 +24,9 @@ type Colocation struct {
 	BatchCPUThresholdPercent      node.Maybe[unit.Percent] `json:"batchCPUThresholdPercent,omitzero" range:"0.." likely:"0..100"`
 	BatchMemoryThresholdPercent   node.Maybe[unit.Percent] `json:"batchMemoryThresholdPercent,omitzero" range:"0.." likely:"0..100"`
 
+	// MinServiceRequestPercent exists only in Tenon.
+	MinServiceRequestPercent node.Maybe[unit.Percent] `json:"minServiceRequestPercent,omitzero" range:"0..100"`
+
 	DegradeTimeMinutes         node.Maybe[int64]   `json:"degradeTimeMinutes,omitzero" range:"1.."`
 	UpdateTimeThresholdSeconds node.Maybe[int64]   `json:"updateTimeThresholdSeconds,omitzero" range:"1.."`
 	ResourceDiffThreshold      node.Maybe[float64] `json:"resourceDiffThreshold,omitzero" range:">0..1"`

@@ -46,6 +46,7 @@ var defaults = Strategies{
 		CPUCalculatePolicy:             node.Some("usage"),
 		MemoryReclaimThresholdPercent:  node.Some[unit.Percent](65),
 		MemoryCalculatePolicy:          node.Some("usage"),
+		MinServiceRequestPercent:       node.Some[unit.Percent](0), // Tenon's own key
 		DegradeTimeMinutes:             node.Some[int64](15),
 		UpdateTimeThresholdSeconds:     node.Some[int64](300),
 		ResourceDiffThreshold:          node.Some(0.1),

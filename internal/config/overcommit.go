@@ -40,6 +40,8 @@ func (c Colocation) overcommit() overcommit.Config {
 		WorthPPM:      int64(math.Round(valueOf(c.ResourceDiffThreshold) * 1e6)),
 		WithPageCache: valueOf(c.MetricMemoryCollectPolicy) == "usageWithPageCache",
 		Peak:          c.Peak.prediction(),
+
+		MinServicePercent: valueOf(c.MinServiceRequestPercent),
 	}
 }
 

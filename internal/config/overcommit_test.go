@@ -44,6 +44,7 @@ colocation-config:
   memoryCalculatePolicy: request
   batchCPUThresholdPercent: 50
   batchMemoryThresholdPercent: 0
+  minServiceRequestPercent: 20
   degradeTimeMinutes: 5
   updateTimeThresholdSeconds: 120
   resourceDiffThreshold: 0.05
@@ -54,7 +55,7 @@ colocation-config:
 		CPU:    overcommit.Reclaim{ThresholdPercent: 70, LimitPercent: node.Some[unit.Percent](50), Policy: overcommit.ByMaxUsageRequest},
 		Memory: overcommit.Reclaim{ThresholdPercent: 80, LimitPercent: node.Some[unit.Percent](0), Policy: overcommit.ByRequest},
 		Window: time.Minute, Look: 30 * time.Second, DegradeAfter: 5 * time.Minute, RenewAfter: 2 * time.Minute, WorthPPM: 50_000,
-		WithPageCache: true, ReservedCPU: 500, ReservedMemory: 1 << 30,
+		WithPageCache: true, MinServicePercent: 20, ReservedCPU: 500, ReservedMemory: 1 << 30,
 		Peak: overcommit.PeakPrediction{Enable: true, MarginPercent: 20, ColdStart: time.Hour},
 	}
 	if got := c.Policy.NodeCPUs.CPUs; got != unit.CPUSetOf(0, 1, 2, 3) {

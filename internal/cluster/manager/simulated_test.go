@@ -160,3 +160,31 @@ func TestAnHourOfRandomLoadIsCalm(t *testing.T) {
 		}
 	}
 }
+
+// TestANodeThatServicesHardlyUseTakesNoNewBatchWork simulates a node with batch work
+// whose services request less than minServiceRequestPercent. The node keeps what running
+// pods request, and offers no more. When a service comes, it offers what is left again.
+func TestANodeThatServicesHardlyUseTakesNoNewBatchWork(t *testing.T) {
+	c := colocationDefaults()
+	c.Window, c.Look, c.MinServicePercent = 5*time.Minute, time.Minute, 20
+	s := newSimulated(16, 64*gib, c)
+	s.system = 400
+	s.work = []job{{class: node.LS, asked: 1000, used: 300, wants: gib, has: gib}, {class: node.BE, asked: 2500, used: 2000, wants: 3 * gib, has: gib}}
+	n := giveBatch(s.node(0, 0), 5200, 30<<30)
+	decide := func() Verdict {
+		for range 20 {
+			s.pass(20 * time.Second)
+		}
+		status := s.report()
+		return Decide(Case{At: s.snap.At, Rules: c, Node: factsOf(n), Report: Sighting{Batch: &status.Batch, Seen: s.snap.At, Fresh: true}})
+	}
+	v := decide()
+	if v.State != Held || v.Want[cpu].Or(-1) != 2500 || v.Want[memory].Or(-1) != int64(3*gib) {
+		t.Errorf("while services hardly use it: %s %s: %s", v.State, amounts(v.Want), v.Reason)
+	}
+	n = giveBatch(s.node(0, 0), 2500, int64(3*gib))
+	s.work = append(s.work, job{class: node.LS, asked: 4000, used: 300, wants: gib, has: gib})
+	if v := decide(); v.State != Published || v.Want[cpu].Or(0) < 8000 {
+		t.Errorf("after a service came: %s %s: %s", v.State, amounts(v.Want), v.Reason)
+	}
+}

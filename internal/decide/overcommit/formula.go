@@ -17,6 +17,7 @@ type resource[T unit.MilliCPU | unit.Bytes] struct {
 	capacity T
 	reserved T
 	unknown  string // the missing input of the whole node; empty: none
+	unneeded bool   // other work requests so little that nothing is offered
 	name     string
 	limitKey string
 	// countedByRequest lists the classes that always count by their requests:
@@ -32,10 +33,10 @@ type resource[T unit.MilliCPU | unit.Bytes] struct {
 	scale     T // the amount of one unit of a series per second
 }
 
-func cpuOf(c Config, p facts.NodeCPUs, s node.Snapshot) resource[unit.MilliCPU] {
+func cpuOf(c Config, p facts.NodeCPUs, s node.Snapshot, unneeded bool) resource[unit.MilliCPU] {
 	cpus := p.Online(s)
 	r := resource[unit.MilliCPU]{
-		Reclaim: c.CPU, capacity: unit.CPUs(cpus.Len()), reserved: c.ReservedCPU,
+		Reclaim: c.CPU, capacity: unit.CPUs(cpus.Len()), reserved: c.ReservedCPU, unneeded: unneeded,
 		name: "CPU", limitKey: "batchCPUThresholdPercent", countedByRequest: aloneOn(p), scale: 1, startsFor: c.Window,
 		request:  func(w *node.Workload) node.Maybe[unit.MilliCPU] { return w.CPURequest },
 		measured: func(w *node.Workload) bool { return w.Usage.CPU.Known() },
@@ -62,9 +63,9 @@ func aloneOn(p facts.NodeCPUs) []node.Class {
 	return []node.Class{node.LSE}
 }
 
-func bytesOf(c Config, s node.Snapshot) resource[unit.Bytes] {
+func bytesOf(c Config, s node.Snapshot, unneeded bool) resource[unit.Bytes] {
 	r := resource[unit.Bytes]{
-		Reclaim: c.Memory, capacity: s.MemoryTotal.Or(0), reserved: c.ReservedMemory,
+		Reclaim: c.Memory, capacity: s.MemoryTotal.Or(0), reserved: c.ReservedMemory, unneeded: unneeded,
 		name: "memory", limitKey: "batchMemoryThresholdPercent", scale: 1 << 10,
 		request:  func(w *node.Workload) node.Maybe[unit.Bytes] { return w.MemoryRequest },
 		measured: func(w *node.Workload) bool { return memoryUsed(w.Usage, c.WithPageCache).Known() },
@@ -78,6 +79,24 @@ func bytesOf(c Config, s node.Snapshot) resource[unit.Bytes] {
 		r.unknown = "the use of the node's memory is unknown"
 	}
 	return r
+}
+
+// unneeded reports whether the work of other classes requests less than
+// MinServicePercent of the CPU and of the memory of the node. Of a node whose size is
+// not known it reports false.
+func (c Config) unneeded(p facts.NodeCPUs, s node.Snapshot) bool {
+	total, known := s.MemoryTotal.Value()
+	if c.MinServicePercent <= 0 || !known {
+		return false
+	}
+	var cpu unit.MilliCPU
+	var memory unit.Bytes
+	for _, w := range slices.Concat(s.Workloads, s.Arriving) {
+		if w.Class != node.BE {
+			cpu, memory = cpu+w.CPURequest.Or(0), memory+w.MemoryRequest.Or(0)
+		}
+	}
+	return cpu < portion(unit.CPUs(p.Online(s).Len()), c.MinServicePercent) && memory < portion(total, c.MinServicePercent)
 }
 
 // formula computes this expression:
@@ -134,7 +153,7 @@ func (r resource[T]) sum(c Config, d demand, s node.Snapshot, usage func(*series
 	if c.Peak.Enable {
 		system = max(system, T(*r.peak(&d.System.Peak))*r.scale)
 	}
-	f := finding[T]{policy: r.Policy, terms: r.terms(c.Peak, all, system), missing: r.nameMissing(missing)}
+	f := finding[T]{policy: r.Policy, terms: r.terms(c, all, system), missing: r.nameMissing(missing)}
 	for _, t := range f.terms {
 		f.value += t.Amount
 	}

@@ -39,6 +39,10 @@ type Config struct {
 	// They count in full, even if that work uses less.
 	ReservedCPU    unit.MilliCPU `json:"reserved_cpu_mcpu,omitempty"`
 	ReservedMemory unit.Bytes    `json:"reserved_memory_bytes,omitempty"`
+	// MinServicePercent is the part of the CPU or of the memory of the node that other work
+	// must request (minServiceRequestPercent). With less of both, nothing is offered: an
+	// autoscaler may want to remove the node. 0 means that the requests do not matter.
+	MinServicePercent unit.Percent `json:"min_service_percent,omitempty"`
 	// Peak configures how work counts by its predicted peak usage.
 	Peak PeakPrediction `json:"peak,omitzero"`
 }
@@ -108,13 +112,14 @@ func (b State) Observe(c Config, p facts.NodeCPUs, elapsed time.Duration, s node
 		}
 		return next
 	}
+	unneeded := c.unneeded(p, s)
 	next.Looked += sampled
 	look := next.Looked >= c.Look
 	if look {
 		next.Looked = 0
 	}
-	next.Offer.CPU, next.CPU = settle(c, b.Offer.CPU, b.CPU.after(sampled), formula(cpuOf(c, p, s), c, next.Demand, s), look, s.At)
-	next.Offer.Memory, next.Memory = settle(c, b.Offer.Memory, b.Memory.after(sampled), formula(bytesOf(c, s), c, next.Demand, s), look, s.At)
+	next.Offer.CPU, next.CPU = settle(c, b.Offer.CPU, b.CPU.after(sampled), formula(cpuOf(c, p, s, unneeded), c, next.Demand, s), look, s.At)
+	next.Offer.Memory, next.Memory = settle(c, b.Offer.Memory, b.Memory.after(sampled), formula(bytesOf(c, s, unneeded), c, next.Demand, s), look, s.At)
 	return next
 }
 

@@ -62,8 +62,8 @@ func (h *share[T]) add(r resource[T], c PeakPrediction, w *node.Workload, p *pea
 }
 
 // terms returns the terms of the formula. Their sum is the offer.
-func (r resource[T]) terms(c PeakPrediction, all [len(sides)]share[T], system T) []node.Term[T] {
-	terms := make([]node.Term[T], 0, len(sides)+4)
+func (r resource[T]) terms(c Config, all [len(sides)]share[T], system T) []node.Term[T] {
+	terms := make([]node.Term[T], 0, len(sides)+5)
 	add := func(name node.TermName, amount T, format string, args ...any) {
 		terms = append(terms, node.Term[T]{Name: name, Amount: amount, Text: fmt.Sprintf(format, args...)})
 	}
@@ -80,7 +80,7 @@ func (r resource[T]) terms(c PeakPrediction, all [len(sides)]share[T], system T)
 	for i, h := range all {
 		if h.works > 0 {
 			sum -= h.sum
-			add(node.TermName(sides[i]), -h.sum, "%s%s", r.describeCounting(sides[i], c), h.notes(c))
+			add(node.TermName(sides[i]), -h.sum, "%s%s", r.describeCounting(sides[i], c.Peak), h.notes(c.Peak))
 		}
 	}
 	if p, limited := r.LimitPercent.Value(); limited {
@@ -88,6 +88,10 @@ func (r resource[T]) terms(c PeakPrediction, all [len(sides)]share[T], system T)
 			add(node.TermLimit, most-sum, "above %s, %v of %s", r.limitKey, p, node.Readable(r.capacity))
 			sum = most
 		}
+	}
+	if r.unneeded && sum > 0 {
+		add(node.TermUnneeded, -sum, "of a node of which other work requests less than %v (minServiceRequestPercent)", c.MinServicePercent)
+		sum = 0
 	}
 	if sum < 0 {
 		add(node.TermFloor, -sum, "of deficit: nothing is left")

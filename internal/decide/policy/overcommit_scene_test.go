@@ -23,7 +23,7 @@ func colocation() overcommit.Config {
 // configureBatch reads the words that configure the batch resources:
 //
 //	batch [batch.cpu=60%] [batch.memory=65%] [batch.by=maxUsageRequest] [batch.memoryby=request]
-//	[batch.keep] [batch.cap=50%] [batch.reserve=500m,2Gi] [batch.peak=24h]
+//	[batch.keep] [batch.cap=50%] [batch.least=20%] [batch.reserve=500m,2Gi] [batch.peak=24h]
 func (n *scene) configureBatch(t *testing.T, w word) {
 	t.Helper()
 	c := &n.config.Overcommit
@@ -43,6 +43,8 @@ func (n *scene) configureBatch(t *testing.T, w word) {
 	case "batch.cap":
 		p := node.Some(mustParse(t, w, percent))
 		c.CPU.LimitPercent, c.Memory.LimitPercent = p, p
+	case "batch.least":
+		c.MinServicePercent = mustParse(t, w, percent)
 	case "batch.reserve":
 		cpu, memory, _ := strings.Cut(w.val, ",")
 		c.ReservedCPU = mustParse(t, word{w.key, cpu}, unit.ParseMilliCPU)

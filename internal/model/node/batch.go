@@ -58,6 +58,7 @@ const (
 	TermReserved TermName = "reserved" // the reservation of the node, if it exceeds TermNode
 	TermLimit    TermName = "limit"    // the part above the configured maximum
 	TermFloor    TermName = "floor"    // raises a negative sum to 0
+	TermUnneeded TermName = "unneeded" // all that is left of a node that services hardly use
 )
 
 // Enabled reports whether colocation is on, even if both amounts are 0.
