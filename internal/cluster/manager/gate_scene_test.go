@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -283,11 +284,17 @@ func (w *aScheduler) schedule(p *corev1.Pod, nodes []corev1.Node, free map[strin
 	w.unschedulable.Add(1)
 }
 
-// TestNoLeaderGivesRoomTwice kills one leader after the other while pods of two
+// TestNoLeaderGivesRoomTwice kills one leader after the other while pods of some
 // namespaces wait: each second one loses its connection in the middle, and the others
 // end in order. No pod is ever without a node, no list of the API server has a namespace
-// above its cap, and all pods run.
+// above its cap, and all pods run. With TENON_TEST_LONG=1, 50 leaders die while 2,000 pods
+// of each of five namespaces run.
 func TestNoLeaderGivesRoomTwice(t *testing.T) {
+	terms, pods, nodes, least := []string{`{"cpu":"3","memory":"4Gi"}`, `{"weight":2}`}, 120, 3, 5
+	if os.Getenv("TENON_TEST_LONG") == "1" {
+		terms, pods, nodes, least = append(terms, `{"cpu":"20"}`, `{"memory":"16Gi","weight":3}`, `{}`), 2000, 30, 50
+	}
+	pods *= len(terms)
 	s := newScene(t)
 	s.gate(true)
 	whole := s.rc
@@ -316,29 +323,34 @@ func TestNoLeaderGivesRoomTwice(t *testing.T) {
 	}
 	r, kill := lead()
 	s.awaitGate()
-	capped, free := s.space("capped", `{"cpu":"3","memory":"4Gi"}`), s.space("free", `{"weight":2}`)
-	rnd := rand.New(rand.NewPCG(47, 9))
-	const pods = 240
-	for i := range pods {
-		_, err := s.batch([]string{capped, free}[i%2], fmt.Sprint(200+100*rnd.IntN(20)), fmt.Sprintf("%dMi", 64+rnd.IntN(1024)))
-		s.must(err)
+	w := &aScheduler{scene: s, rnd: rand.New(rand.NewPCG(47, 9)), caps: map[string]share.Amount{}}
+	var spaces []string
+	for i, text := range terms {
+		name := s.space(fmt.Sprint("team-", i), text)
+		t, _, _ := kube.BatchTermsOf(map[string]string{kube.AnnotationBatch: text})
+		w.caps[name] = share.Amount{CPU: t.CPU.Or(1 << 40), Memory: t.Memory.Or(1 << 50)}
+		spaces = append(spaces, name)
 	}
-	for i := range 3 {
+	forEach(16, pods, func(i int) {
+		if _, err := s.batch(spaces[i%len(spaces)], fmt.Sprint(200+100*(i*7%20)), fmt.Sprintf("%dMi", 64+i*331%1024)); err != nil {
+			t.Error(err)
+		}
+	})
+	for i := range nodes {
 		name := fmt.Sprint("n", i)
 		s.node(name)
-		s.report(name, batchOf(4000+1000*int64(i), 4))
+		s.report(name, batchOf(4000+1000*int64(i%3), 4))
 		s.ready(name)
 	}
-	w := &aScheduler{scene: s, rnd: rnd, caps: map[string]share.Amount{capped: {CPU: 3000, Memory: 4 << 30}}}
 	done := make(chan struct{})
 	var running sync.WaitGroup
 	running.Go(func() { w.run(done) })
 	kills := 0
 	begun := time.Now()
-	for w.ended.Load() < pods && time.Since(begun) < 2*time.Minute {
+	for all := int64(pods); w.ended.Load() < all && time.Since(begun) < 10*time.Minute; {
 		next, killNext := lead()
 		before := w.ended.Load()
-		s.waitUntil("some pods run", soon, func() bool { return w.ended.Load() >= min(before+15, pods) })
+		s.waitUntil("some pods run", soon, func() bool { return w.ended.Load() >= min(before+all/int64(3*least), all) })
 		if kills++; kills%2 == 0 {
 			kill()
 		} else {
@@ -349,7 +361,7 @@ func TestNoLeaderGivesRoomTwice(t *testing.T) {
 	close(done)
 	running.Wait()
 	t.Logf("%d pods ran under %d leaders in %v", w.ended.Load(), kills+1, time.Since(begun).Round(time.Second))
-	if w.ended.Load() != pods || w.unschedulable.Load() > 0 || kills < 5 {
+	if w.ended.Load() != int64(pods) || w.unschedulable.Load() > 0 || kills < least {
 		t.Errorf("%d of %d pods ran, %d times a pod had no node, %d leaders were killed", w.ended.Load(), pods, w.unschedulable.Load(), kills)
 	}
 	kill()

@@ -39,7 +39,7 @@ type hooks struct {
 	settings     interface{ Cluster() *config.Cluster }
 	scheduler    string            // the name of the scheduler that chooses CPUs; empty: none
 	names        map[string]string // Options.SchedulerNames
-	permit       *opener.Permit    // the right to open gates
+	permit       *opener.Permit    // the right to open gates; nil: a dry run opens none
 	cert         *certificate.Serving
 	log          *slog.Logger
 }
@@ -88,7 +88,7 @@ func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.
 // none.
 func (h *hooks) gates(ctx context.Context) bool {
 	c := h.settings.Cluster()
-	return c != nil && c.GatesBatch() && h.permit.Granted(ctx)
+	return c != nil && c.GatesBatch() && h.permit != nil && h.permit.Granted(ctx)
 }
 
 // colocationOff reports whether no node has batch resources. The settings tell this. A

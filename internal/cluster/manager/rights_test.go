@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -92,16 +93,16 @@ func TestTheChartsRightsAreEnough(t *testing.T) {
 	waiting := s.pod("BE", listOf("kubernetes.io/batch-cpu", "900k"))
 	waiting.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/quota"}}
 	s.must(s.client.Create(s.ctx, waiting))
-	const removed, gates, rest = `"schedulingGates":[{"$patch":"delete","name":"tenon.sh/batch-room"}]`, "and no other one", "nothing of a pod but its gate"
+	const removed, gatesOnly, restStays = `"schedulingGates":[{"$patch":"delete","name":"tenon.sh/batch-room"}]`, "and no other one", "nothing of a pod but its gate"
 	for text, what := range map[string]string{
 		`{"spec":{` + removed + `}}`: "",
-		`{"spec":{"schedulingGates":[{"$patch":"delete","name":"example.com/quota"}]}}`: gates,
-		`{"metadata":{"labels":{"a":"b"}}}`:                                             gates,
-		`{"metadata":{"labels":{"a":"b"}},"spec":{` + removed + `}}`:                    rest,
-		`{"spec":{"containers":[{"name":"main","image":"evil"}],` + removed + `}}`:      rest,
-		`{"spec":{"nodeSelector":{"a":"b"},` + removed + `}}`:                           rest,
-		`{"spec":{"tolerations":[{"key":"a","operator":"Exists"}],` + removed + `}}`:    rest,
-		`{"metadata":{"finalizers":["example.com/keep"]},"spec":{` + removed + `}}`:     rest,
+		`{"spec":{"schedulingGates":[{"$patch":"delete","name":"example.com/quota"}]}}`: gatesOnly,
+		`{"metadata":{"labels":{"a":"b"}}}`:                                             gatesOnly,
+		`{"metadata":{"labels":{"a":"b"}},"spec":{` + removed + `}}`:                    restStays,
+		`{"spec":{"containers":[{"name":"main","image":"evil"}],` + removed + `}}`:      restStays,
+		`{"spec":{"nodeSelector":{"a":"b"},` + removed + `}}`:                           restStays,
+		`{"spec":{"tolerations":[{"key":"a","operator":"Exists"}],` + removed + `}}`:    restStays,
+		`{"metadata":{"finalizers":["example.com/keep"]},"spec":{` + removed + `}}`:     restStays,
 	} {
 		try := func() error {
 			return own.Patch(s.ctx, waiting.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, []byte(text)), client.DryRunAll)
@@ -113,6 +114,23 @@ func TestTheChartsRightsAreEnough(t *testing.T) {
 		s.waitUntil("the policy of the chart holds", soon, func() bool { return try() != nil })
 		s.refused(try(), what)
 	}
+	tenant := rest.CopyConfig(admin)
+	tenant.Impersonate = rest.ImpersonationConfig{UserName: "tenant", Groups: []string{"system:authenticated"}}
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: s.name}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"*"}}}}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: s.name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "tenant"}},
+	}
+	s.must(s.client.Create(s.ctx, role), s.client.Create(s.ctx, binding))
+	user, err := client.New(tenant, client.Options{Scheme: s.client.Scheme()})
+	s.must(err)
+	open := client.RawPatch(types.StrategicMergePatchType, []byte(`{"spec":{`+removed+`}}`))
+	s.waitUntil("a user can change pods", soon, func() bool {
+		label := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`))
+		return user.Patch(s.ctx, waiting.DeepCopy(), label, client.DryRunAll) == nil
+	})
+	s.refused(user.Patch(s.ctx, waiting.DeepCopy(), open, client.DryRunAll), "others need the right to change the namespace")
+	s.must(s.client.Patch(s.ctx, waiting.DeepCopy(), open, client.DryRunAll)) // an administrator
 	if n := r.log.count("forbidden"); n > 0 {
 		t.Errorf("a permission was missing %d times:\n%s", n, r.log.last(40))
 	}

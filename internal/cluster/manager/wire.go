@@ -162,7 +162,10 @@ var nodeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 
 // serve adds the webhooks and their certificates.
 func (o Options) serve(m manager.Manager, cert *certificate.Serving, set *settings.Settings) error {
-	permit := &opener.Permit{API: m.GetClient(), Log: o.Log, Now: o.now}
+	var permit *opener.Permit
+	if !o.DryRun {
+		permit = &opener.Permit{API: m.GetClient(), Log: o.Log, Now: o.now}
+	}
 	h := &hooks{client: m.GetCache(), live: m.GetAPIReader(), config: o.Config, home: o.Namespace, settings: set, scheduler: o.Scheduler, names: o.SchedulerNames, permit: permit, cert: cert, log: o.Log}
 	server := m.GetWebhookServer()
 	for path, handle := range map[string]admission.HandlerFunc{
