@@ -71,7 +71,7 @@ var outside = map[string]string{
 	"github.com/opencontainers/...":        "deploy/...",
 	"github.com/prometheus/...":            "cluster/... agent/scrape agent/telemetry",
 	"github.com/spf13/...":                 "cmdline cmd/... scheduler/cmd/...",
-	"go.yaml.in/yaml/...":                  "config/... cmdline",
+	"go.yaml.in/yaml/...":                  "config/... cmdline cluster/translate",
 	"gonum.org/...":                        "decide/trials/... lab/stat",
 	"google.golang.org/...":                "runtimes/...",
 	"k8s.io/...":                           "api/... cluster/... agent/cluster cmd/kubectl-tenon cmd/tenon-manager cmd/tenond scheduler/...",

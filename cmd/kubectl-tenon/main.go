@@ -1,6 +1,7 @@
 // Kubectl-tenon is a plugin of kubectl that shows Tenon's state on all nodes of
 // a cluster: kubectl tenon top, explain, fit, map and doctor. It reads the
-// nodes, their reports and the pods, and changes nothing.
+// nodes, their reports and the pods, and changes nothing. kubectl tenon translate
+// prints manifests as the webhook would change their pods.
 package main
 
 import (

@@ -38,6 +38,7 @@ and 2 if the command line has an error.`,
   kubectl tenon explain isolation         # what trials of isolation found, on all nodes
   kubectl tenon explain pod db-0          # its CPUs, or node by node why it has none
   kubectl tenon fit -f db.yaml            # where the pods of a manifest would go
+  kubectl tenon translate -f job.yaml     # the manifest with batch resources, as the webhook would change it
   kubectl tenon objectives                # which services keep their objectives
   kubectl tenon map worker-1              # the CPUs of a node and their owners
   kubectl tenon doctor                    # what is not done as asked, and where`,
@@ -51,7 +52,7 @@ and 2 if the command line has an error.`,
 	cmdline.AddGroups(root,
 		cmdline.CommandGroup{Title: "Look", Commands: []*cobra.Command{top, cpus, objectives}},
 		cmdline.CommandGroup{Title: "Explain", Commands: []*cobra.Command{doctor, explainCommand(&a, now)}},
-		cmdline.CommandGroup{Title: "Try", Commands: []*cobra.Command{fit}})
+		cmdline.CommandGroup{Title: "Try", Commands: []*cobra.Command{fit, translateCommand(&a)}})
 	cmdline.Prepare(root, cmdline.Version(version))
 	root.SetFlagErrorFunc(flagError)
 	return root

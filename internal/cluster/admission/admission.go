@@ -87,6 +87,7 @@ const (
 	TooSmall      WarningCode = "too-small"      // a limit is too small to work with
 	GivenUp       WarningCode = "given-up"       // a pod with a node gives up its CPUs
 	Refusing      WarningCode = "refusing"       // a profile makes pods that are refused
+	Undecided     WarningCode = "undecided"      // a profile acts on a part of the pods of a template
 )
 
 // A Warning is a remark about an object that is admitted. Field is the path of
