@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -140,6 +141,26 @@ func TestAPodThatAsksForNothingIsSkipped(t *testing.T) {
 	b.Unreserve(t.Context(), s, p, "n")
 	if fragments, status := b.SignPod(t.Context(), p); !status.IsSuccess() || len(fragments) > 0 {
 		t.Errorf("SignPod: %v %v", fragments, status)
+	}
+}
+
+// TestAPodThatIsLeftAloneGetsNoCPUs schedules a pod of class LSR with the label
+// that makes Tenon leave it alone.
+func TestAPodThatIsLeftAloneGetsNoCPUs(t *testing.T) {
+	b := newBench(t, machine("n", 1, 1, 4))
+	p := plain("a")
+	p.Labels = map[string]string{kube.LabelQOSClass: "LSR"}
+	p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"cpu": resource.MustParse("2")}
+	if _, status := b.PreFilter(t.Context(), newState(), p, nil); status.IsSkip() {
+		t.Fatal("the pod asks for no CPUs without the label, either")
+	}
+	p.Labels[kube.LabelIgnore] = "true"
+	s := newState()
+	if _, status := b.PreFilter(t.Context(), s, p, nil); !status.IsSkip() {
+		t.Errorf("PreFilter: %v", status)
+	}
+	if status := b.Bind(t.Context(), s, p, "n"); !status.IsSkip() {
+		t.Errorf("Bind: %v", status)
 	}
 }
 

@@ -91,6 +91,8 @@ type Follower struct {
 	evictions *evictionQueue
 	starting  *containerstart.Containers
 	link      atomic.Pointer[nri.Link] // state of NRI; nil: unknown
+	// alone are the UIDs of the running pods that Tenon leaves alone; nil: none.
+	alone atomic.Pointer[map[string]bool]
 	// queries says that a pod has an objective with the source query. queried is the
 	// last answer of the manager; nil: there is no new one.
 	queries atomic.Bool

@@ -19,5 +19,9 @@ func (c *Follower) nri(ctx context.Context) {
 }
 
 func (c *Follower) nriOptions() nri.Options {
-	return nri.Options{Socket: c.NRI, Values: containerstart.Resolver{Pods: c.pods, Containers: c.starting}, V1: c.tree.VersionOf("cpu") == 1, Log: c.log}
+	ignores := func(uid string) bool {
+		left := c.alone.Load()
+		return left != nil && (*left)[uid]
+	}
+	return nri.Options{Ignores: ignores, Socket: c.NRI, Values: containerstart.Resolver{Pods: c.pods, Containers: c.starting}, V1: c.tree.VersionOf("cpu") == 1, Log: c.log}
 }

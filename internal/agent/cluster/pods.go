@@ -145,6 +145,9 @@ func (c *Follower) workloads() []node.Workload {
 		v.pods[w.Cgroup] = evictablePod{apiserver.PodName{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, grace}
 		w.Grace, w.EvictionExempt = node.Some(grace), c.evictions.exempt(p.UID)
 	}
+	alone := c.ignored(l, exists)
+	v.running = append(v.running, alone...)
+	c.tellIgnored(alone)
 	v.status = nodereport.Pods{From: known.From, At: known.At, Trouble: known.Trouble, ByClass: map[node.Class]int{}, Unmanaged: len(of) - len(v.workloads), Remarks: remarks}
 	v.status.Containers = whereContainersAre(c.last.Pods, l, v.workloads, exists)
 	for i := range v.workloads {
@@ -156,6 +159,31 @@ func (c *Follower) workloads() []node.Workload {
 	c.view = v
 	c.evictions.follow(v.pods)
 	return v.workloads
+}
+
+// ignored returns the running pods that Tenon leaves alone. The scheduler counts
+// the batch resources that they request, so these must stay in the node status.
+func (c *Follower) ignored(l kube.Layout, exists func(node.CgroupPath) bool) (all []*corev1.Pod) {
+	for i := range c.last.Pods {
+		if p := &c.last.Pods[i]; kube.IsIgnored(p) && !kube.HasEnded(p) && exists(l.Pod(p)) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// tellIgnored tells the plugin of the container runtime which pods Tenon leaves
+// alone.
+func (c *Follower) tellIgnored(pods []*corev1.Pod) {
+	if len(pods) == 0 {
+		c.alone.Store(nil)
+		return
+	}
+	uids := make(map[string]bool, len(pods))
+	for _, p := range pods {
+		uids[kube.UID(p)] = true
+	}
+	c.alone.Store(&uids)
 }
 
 // whereContainersAre compares the cgroups of the containers of a node with those

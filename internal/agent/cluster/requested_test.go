@@ -74,3 +74,19 @@ func TestAPodThatComesWhenNothingIsLeftDoesNotCount(t *testing.T) {
 		t.Errorf("a sum above the maximum: %v", cpu)
 	}
 }
+
+// TestPodsThatAreLeftAloneKeepTheirRoom checks that the batch resources which such
+// a pod requests count: the scheduler counts them, too.
+func TestPodsThatAreLeftAloneKeepTheirRoom(t *testing.T) {
+	pod := func(name, alone string, phase corev1.PodPhase) corev1.Pod {
+		return corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{kube.LabelIgnore: alone}}, Status: corev1.PodStatus{Phase: phase}}
+	}
+	c := &Follower{last: savedState{Pods: []corev1.Pod{
+		pod("alone", "true", corev1.PodRunning), pod("managed", "false", corev1.PodRunning), pod("ended", "true", corev1.PodSucceeded), pod("new", "true", corev1.PodPending),
+	}}}
+	var l kube.Layout
+	exists := func(p node.CgroupPath) bool { return p != l.Pod(&c.last.Pods[3]) }
+	if got := c.ignored(l, exists); len(got) != 1 || got[0].Name != "alone" {
+		t.Errorf("%d pods that are left alone hold room: %v; want the running one", len(got), got)
+	}
+}

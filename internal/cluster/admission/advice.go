@@ -18,7 +18,7 @@ import (
 
 // labelKeys and annotationKeys are the keys that the owner of a pod may write.
 var (
-	labelKeys      = []string{kube.LabelQOSClass, kube.LabelPriorityClass, kube.LabelSubPriority}
+	labelKeys      = []string{kube.LabelQOSClass, kube.LabelPriorityClass, kube.LabelSubPriority, kube.LabelIgnore}
 	annotationKeys = []string{
 		kube.AnnotationCPUBurst, kube.AnnotationCPUQOS, kube.AnnotationMemoryQOS, kube.AnnotationBlkIOQOS, kube.AnnotationNetworkQOS,
 		kube.AnnotationEvictionPolicy, kube.AnnotationEvictionPriority, kube.AnnotationResctrl, kube.AnnotationResourceSpec,

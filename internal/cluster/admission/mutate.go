@@ -21,6 +21,9 @@ import (
 // a node for a pod that uses batch resources, so the pod says so, and with Gate it has
 // a scheduling gate until there is room.
 //
+// A pod that Tenon leaves alone stays unchanged. A pod of a namespace that it
+// leaves alone gets the label that says so, and nothing else.
+//
 // The API server calls the webhook again after another webhook has changed the
 // pod. Mutate then does not evaluate the profiles again: the first result is in
 // an annotation of the pod, with a seal.
@@ -30,9 +33,15 @@ import (
 func Mutate(r Request) (*corev1.Pod, Verdict) {
 	var v Verdict
 	p := r.Pod.DeepCopy()
-	if !isMirror(p) {
+	switch {
+	case isMirror(p) || kube.IsIgnored(p):
+	case r.Namespace != nil && kube.IsIgnoredNamespace(r.Namespace.Labels):
+		set(&p.Labels, map[string]string{kube.LabelIgnore: r.Namespace.Labels[kube.LabelIgnore]})
+	default:
 		r.mutate(p, &v)
-		r.closeGate(p, &v)
+		if !kube.IsIgnored(p) { // a profile may say so
+			r.closeGate(p, &v)
+		}
 	}
 	return p, v
 }
@@ -54,6 +63,9 @@ func (r Request) mutate(p *corev1.Pod, v *Verdict) {
 		for _, profile := range profiles {
 			apply(p, profile, r.PriorityClasses, v)
 		}
+	}
+	if kube.IsIgnored(p) { // a profile says so
+		return
 	}
 	replace(p, v)
 	r.replaceScheduler(p, v)

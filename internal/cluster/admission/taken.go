@@ -67,6 +67,9 @@ const resourcesField = "spec.containers.resources"
 // changedField returns the path of the changed field that makes a pod demand
 // other CPUs.
 func changedField(old, p *corev1.Pod) string {
+	if kube.IsIgnored(p) != kube.IsIgnored(old) {
+		return label(kube.LabelIgnore)
+	}
 	for _, key := range demandAnnotations {
 		was, had := old.Annotations[key]
 		if is, has := p.Annotations[key]; is != was || had != has {

@@ -21,6 +21,9 @@ func ValidateCreate(p *corev1.Pod, in tenant.Namespace, colocationOff bool, rang
 		return v
 	}
 	v.refuseFaults(in.Refuse(nil, p))
+	if kube.IsIgnored(p) {
+		return v
+	}
 	v.checkWords(p, nil)
 	class := kube.Class(p)
 	v.checkPriority(p, class)
@@ -46,6 +49,10 @@ func ValidateCreate(p *corev1.Pod, in tenant.Namespace, colocationOff bool, rang
 func ValidateUpdate(old, p *corev1.Pod, in tenant.Namespace) Verdict {
 	var v Verdict
 	v.refuseFaults(in.Refuse(old, p))
+	if kube.IsIgnored(p) {
+		v.warnTaken(old, p)
+		return v
+	}
 	for _, key := range []string{kube.LabelQOSClass, kube.LabelPriorityClass, kube.LabelSubPriority} {
 		v.checkUnchanged(label(key), old.Labels, p.Labels, key)
 	}

@@ -125,6 +125,65 @@ func afterFirstTick(p corev1.Pod, l kube.Layout, native map[node.CgroupPath]kube
 	return all
 }
 
+// TestALabelPutsBackWhatWasWritten lets a pod be left alone after the first tick.
+// The second tick must release each of its files, and set none of them, and none
+// of a cgroup that contains it.
+func TestALabelPutsBackWhatWasWritten(t *testing.T) {
+	batch := func(name string) corev1.Pod {
+		p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), Labels: map[string]string{kube.LabelQOSClass: "BE"}}}
+		amounts := corev1.ResourceList{kube.BatchCPU: resource.MustParse("1500"), kube.BatchMemory: resource.MustParse("1Gi")}
+		p.Spec.Containers = []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: amounts, Limits: amounts}}}
+		p.Status = corev1.PodStatus{Phase: corev1.PodRunning, QOSClass: corev1.PodQOSBestEffort, ContainerStatuses: []corev1.ContainerStatus{{Name: "c", ContainerID: "containerd://" + name}}}
+		return p
+	}
+	web := batch("web")
+	web.Labels[kube.LabelQOSClass], web.Status.QOSClass = "LS", corev1.PodQOSBurstable
+	web.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("1")}}
+	pods := []corev1.Pod{batch("a"), batch("b"), web}
+	var l kube.Layout
+	config := policy.Config{CPUQOS: isolation.Config{Enable: true}}
+	s := node.Snapshot{At: time.Unix(1, 0), Knobs: node.Knobs{Kernel: node.Kernel{CgroupVersion: 2, PageSize: 4096}, Now: map[node.Knob]node.Value{}, Before: map[node.Knob]node.Value{}}}
+	for _, path := range []node.CgroupPath{l.QOS(corev1.PodQOSBestEffort), l.Pod(&pods[0]), l.Container(l.Pod(&pods[0]), "a"), l.Pod(&pods[1]), l.Container(l.Pod(&pods[1]), "b")} {
+		s.Knobs.Now[node.Knob{Cgroup: path, File: node.FileMemory}] = node.NoMemoryLimit
+		s.Knobs.Now[node.Knob{Cgroup: path, File: node.FileCPUMax}] = node.CPUMax{Quota: node.NoQuota, Period: node.DefaultPeriod}
+	}
+	everywhere := func(node.CgroupPath) bool { return true }
+	decide := func(state policy.State) (policy.State, []plan.Want) {
+		s.Workloads, _ = kube.Workloads(pods, l, everywhere)
+		return policy.Decide(config, state, s)
+	}
+	state, wants := decide(policy.State{})
+	written := 0
+	alone := l.Pod(&pods[1])
+	for _, w := range wants {
+		if w.Intent == plan.Set {
+			s.Knobs.Before[w.Knob] = s.Knobs.Now[w.Knob]
+			s.Knobs.Now[w.Knob] = w.Value
+			if alone.Contains(w.Knob.Cgroup) {
+				written++
+			}
+		}
+	}
+	if written < 3 {
+		t.Fatalf("the first tick sets %d files of the pod: the test has nothing to put back", written)
+	}
+	pods[1].Labels[kube.LabelIgnore] = "true"
+	s.At = s.At.Add(time.Second)
+	_, wants = decide(state)
+	released := 0
+	for _, w := range wants {
+		switch inside := alone.Contains(w.Knob.Cgroup); {
+		case inside && w.Intent == plan.Release:
+			released++
+		case inside || w.Knob.Cgroup.Contains(alone) && w.Intent == plan.Set:
+			t.Errorf("%s %v %v: %s", w.Intent, w.Knob, w.Value, w.Reason)
+		}
+	}
+	if released != written {
+		t.Errorf("%d files are released, and %d were written", released, written)
+	}
+}
+
 // withLimits replaces the limits of a container (own) by those that the runtime sets (set).
 func withLimits(own containerLimits, set nri.Limits) containerLimits {
 	if set.Quota != nil {

@@ -43,7 +43,7 @@ type Pods interface {
 // the cgroup of a pod while the images are pulled, before the first container
 // exists.
 func (s Resolver) Sandbox(_ context.Context, p nri.Pod) error {
-	if known := podOf(p); kube.Class(known) == node.BE || mayDemandCPUs(known) {
+	if known := podOf(p); isBestEffort(known) || mayDemandCPUs(known) {
 		s.Pods.Hurry()
 	} else {
 		s.Pods.Look()
@@ -67,7 +67,7 @@ func (s Resolver) Container(ctx context.Context, p nri.Pod, name string) (nri.Li
 	if w, c, ours := kube.Starting(known, name, false); ours {
 		return limits(w, c, true)
 	}
-	if kube.Class(known) != node.BE {
+	if !isBestEffort(known) {
 		return nri.Limits{}, false, nil
 	}
 	ctx, ended := s.Containers.within(ctx, bestEffortAllowance)
@@ -109,7 +109,7 @@ func (s Resolver) Starting(ctx context.Context, p nri.Pod, c nri.Created) error 
 		return nil
 	}
 	known := podOf(p)
-	if kube.Class(known) == node.BE {
+	if isBestEffort(known) {
 		ctx, ended := s.Containers.within(ctx, bestEffortAllowance)
 		defer ended()
 		s.Containers.Await(ctx, p.UID, c.Name, c.ID)
@@ -161,10 +161,16 @@ func limits(w node.Workload, c node.Container, ours bool) (nri.Limits, bool, err
 	return l, ours, nil
 }
 
+// isBestEffort reports whether a pod is BE, and Tenon does not leave it alone.
+func isBestEffort(p *corev1.Pod) bool { return kube.Class(p) == node.BE && !kube.IsIgnored(p) }
+
 // mayDemandCPUs reports whether a pod may demand CPUs. It reads only labels and
 // annotations, the only properties of a pod that the container runtime knows.
 func mayDemandCPUs(p *corev1.Pod) bool {
 	class := kube.Class(p)
+	if kube.IsIgnored(p) {
+		return false
+	}
 	if class == node.LSE || class == node.LSR {
 		return true
 	}

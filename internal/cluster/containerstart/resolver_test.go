@@ -79,6 +79,22 @@ func TestAPodThatIsNoBatchWorkIsNotWaitedFor(t *testing.T) {
 	}
 }
 
+// TestAPodThatIsLeftAloneDoesNotWait checks a BE pod and one that asks for CPUs,
+// which the kubelet does not list.
+func TestAPodThatIsLeftAloneDoesNotWait(t *testing.T) {
+	pods := &podSource{}
+	for _, class := range []string{"BE", "LSR"} {
+		p := nri.Pod{UID: "w", Labels: map[string]string{kube.LabelQOSClass: class, kube.LabelIgnore: "true"}}
+		s := Resolver{Pods: pods, Containers: New(func() { t.Errorf("%s: the loop is woken", class) })}
+		if l, ok, err := s.Container(t.Context(), p, "main"); ok || err != nil {
+			t.Errorf("%s: %+v %v %v", class, l, ok, err)
+		}
+		if err := s.Starting(t.Context(), p, nri.Created{Name: "main", ID: "id"}); err != nil || pods.looks > 0 {
+			t.Errorf("%s: %v, %d questions", class, err, pods.looks)
+		}
+	}
+}
+
 func TestAPodThatNobodyKnowsIsGivenUp(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()

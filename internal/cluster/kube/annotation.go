@@ -40,11 +40,11 @@ func read[T any](p *corev1.Pod, keys ...string) (*T, string, []Fault) {
 }
 
 // ObjectiveOf reads the objective of a pod of the given class. said is false
-// without the annotation, or if it has a fault. A chart writes an empty text if
-// its value is not set.
+// without the annotation, if it has a fault, or if Tenon leaves the pod alone. A
+// chart writes an empty text if its value is not set.
 func ObjectiveOf(p *corev1.Pod, class node.Class) (o node.Objective, said bool, faults []Fault) {
 	text := p.Annotations[AnnotationObjective]
-	if text == "" {
+	if text == "" || IsIgnored(p) {
 		return o, false, nil
 	}
 	o, found := config.ReadObjective(text, class)

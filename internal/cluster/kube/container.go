@@ -15,7 +15,7 @@ import (
 // Then the resources come only from the annotation extended-resource-spec. ours is
 // false if Tenon manages no limit of the container.
 func Starting(p *corev1.Pod, name string, spec bool) (w node.Workload, c node.Container, ours bool) {
-	if c := Class(p); c != node.BE && (c != "" || !spec || ClassWithDefault(p) != node.BE) {
+	if c := Class(p); IsIgnored(p) || c != node.BE && (c != "" || !spec || ClassWithDefault(p) != node.BE) {
 		return node.Workload{}, node.Container{}, false
 	}
 	said, faults := Extended(p)

@@ -71,8 +71,12 @@ func NUMASpecOf(p *corev1.Pod) (NUMASpec, []Fault) {
 }
 
 // DemandOf returns the CPUs that a pod demands from its node. The second result is false for a
-// pod without a demand, and for a demand with a fault. Then the pod shares CPUs with others.
+// pod without a demand, for a demand with a fault, and for a pod that Tenon leaves alone. Then the
+// pod shares CPUs with others.
 func DemandOf(p *corev1.Pod) (cpus.PodRequest, bool, []Fault) {
+	if IsIgnored(p) {
+		return cpus.PodRequest{}, false, nil
+	}
 	class := ClassWithDefault(p)
 	spec, faults := ResourceSpecOf(p)
 	numa, more := NUMASpecOf(p)

@@ -17,7 +17,7 @@ import (
 // combinations that Tenon cannot enforce. exists reports whether a cgroup exists: a pod
 // without a cgroup has not started yet, or has ended.
 //
-// Each pod is one workload. If a BE pod has batch resources, they determine the weight,
+// Each pod is one workload, except those that Tenon leaves alone. If a BE pod has batch resources, they determine the weight,
 // quota and memory limit of its cgroup and of its containers' cgroups, because the
 // kubelet does not know these resources. The kubelet enforces all other limits, and
 // Tenon only adds to them. A new container gets its limits from the runtime through
@@ -54,7 +54,7 @@ func Arriving(pods []corev1.Pod, l Layout, exists func(node.CgroupPath) bool) []
 	var all []node.Workload
 	for i := range pods {
 		p := &pods[i]
-		if p.Status.Phase != corev1.PodPending && p.Status.Phase != "" || exists(l.Pod(p)) {
+		if p.Status.Phase != corev1.PodPending && p.Status.Phase != "" || exists(l.Pod(p)) || IsIgnored(p) {
 			continue
 		}
 		s := scene{layout: l, exists: exists}
@@ -100,6 +100,9 @@ func (s *scene) look() {
 		}
 		at := s.layout.QOS(QOSClass(p))
 		have, own := s.only[at], sideOf(ClassWithDefault(p))
+		if IsIgnored(p) {
+			own = "ignored" // no file of the cgroup may act on it
+		}
 		if have != "" && have != own {
 			own = "mixed"
 		}
@@ -113,7 +116,7 @@ func (s *scene) remark(p *corev1.Pod, text string) {
 
 func (s *scene) workload(p *corev1.Pod) (node.Workload, bool) {
 	w := node.Workload{ID: node.WorkloadID(NameOf(p)), Pod: true, Cgroup: s.layout.Pod(p)}
-	if !s.exists(w.Cgroup) {
+	if !s.exists(w.Cgroup) || IsIgnored(p) {
 		return w, false
 	}
 	// A new pod may start while the old one with its name ends. The old one keeps its ID, and
@@ -429,6 +432,9 @@ func Faults(p *corev1.Pod) []Fault {
 	faults = append(faults, more...)
 	_, more = Extended(p)
 	faults = append(faults, more...)
+	if word, labelled := p.Labels[LabelIgnore]; labelled {
+		faults = append(faults, wordFault(LabelIgnore, "", word, []string{ignoreValue, "false"})...)
+	}
 	_, _, more = DemandOf(p)
 	faults = append(faults, more...)
 	_, more = ResourceStatusOf(p)

@@ -7,11 +7,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/tenant"
 	"tenon.sh/tenon/internal/cluster/webhooks"
 )
@@ -156,4 +158,54 @@ func TestAQuotaOnCPUWantsAnAmountOfBatchPods(t *testing.T) {
 	for range 2 {                                         // 8 CPUs of batch work, and the quota is 1 CPU
 		s.must(create("kubernetes.io/batch-cpu", "4k", "cpu", "0"))
 	}
+}
+
+// TestANamespaceIsLeftAlone checks the label tenon.sh/ignore on a real API server,
+// on a namespace and on pods, while no manager answers and while one does.
+func TestANamespaceIsLeftAlone(t *testing.T) {
+	s := newScene(t)
+	stopped := Options{}
+	s.webhooks(&stopped) // the API server calls the webhooks, and no manager answers
+	space := func(name string, labels map[string]string) string {
+		n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name + "-" + name, Labels: labels}}
+		s.must(s.client.Create(s.ctx, n))
+		return n.Name
+	}
+	alone, may, plain := space("alone", map[string]string{kube.LabelIgnore: "true"}), space("may", map[string]string{tenant.LabelPrefix + string(tenant.Ignore): "true"}), space("plain", nil)
+	create := func(space, class string, labelled bool) (*corev1.Pod, error) {
+		p := s.pod(class, listOf("cpu", "2", "kubernetes.io/batch-cpu", "1k")) // refused elsewhere
+		p.Namespace = space
+		if labelled {
+			p.Labels[kube.LabelIgnore] = "true"
+		}
+		return p, s.client.Create(s.ctx, p)
+	}
+	label := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"tenon.sh/ignore":"true"}}}`))
+	check := func(state string, managed bool) {
+		t.Helper()
+		for _, x := range []struct {
+			space    string
+			labelled bool
+		}{{alone, false}, {alone, true}, {may, true}} {
+			p, err := create(x.space, "BE", x.labelled)
+			if want := x.labelled || managed; err != nil || kube.IsIgnored(p) != want || p.Annotations[kube.AnnotationExtended] != "" {
+				t.Errorf("%s: in %s, labelled %v: %v, %v", state, x.space, x.labelled, p.ObjectMeta, err)
+			}
+		}
+		_, err := create(plain, "BE", true)
+		s.refused(err, "ignored.validate.tenon.sh")
+		_, err = create(may, "BE", false)
+		s.refused(err, "webhook")
+	}
+	check("without a manager", false)
+	running := s.pod("LS", listOf("cpu", "1"))
+	running.Namespace = plain
+	s.must(s.client.Create(s.ctx, running))
+	s.refused(s.client.Patch(s.ctx, running.DeepCopy(), label), "class.validate.tenon.sh")
+
+	s.start(s.webhooks)
+	s.awaitTrust()
+	check("with a manager", true)
+	s.refused(s.client.Patch(s.ctx, running.DeepCopy(), label), `may not have pods that Tenon leaves alone: leave the label out, or ask an administrator for the label allow.tenon.sh/ignore: "true"`)
+	s.refused(s.client.Create(s.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.name + "-wrong", Labels: map[string]string{kube.LabelIgnore: "yes"}}}), `"yes": want "true" or "false"`)
 }

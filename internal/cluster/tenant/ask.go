@@ -42,6 +42,10 @@ func annotation(key string) string { return "metadata.annotations[" + key + "]" 
 
 // asksOf lists that for which a pod asks.
 func asksOf(p *corev1.Pod) []ask {
+	if kube.IsIgnored(p) {
+		alone := ask{right: Ignore, field: label(kube.LabelIgnore), text: p.Labels[kube.LabelIgnore], what: "pods that Tenon leaves alone", instead: "leave the label out"}
+		return append([]ask{alone}, prioritiesOf(p)...) // the schedulers read these, whatever Tenon does
+	}
 	all := append([]ask{classOf(p)}, prioritiesOf(p)...)
 	if d, demands, _ := kube.DemandOf(p); demands && d.Policy == cpus.Exclusive {
 		field := annotation(kube.AnnotationCPUSetScheduler)

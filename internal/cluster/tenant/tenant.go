@@ -37,11 +37,13 @@ const (
 	// BatchAboveRequests is the right of best-effort work to use more than it
 	// requests: limits above the requests, or no batch resources at all.
 	BatchAboveRequests Right = "batch-above-requests"
+	// Ignore is the right to be left alone (kube.LabelIgnore).
+	Ignore Right = "ignore"
 )
 
-// System is the right to class SYSTEM. It is the only right that the pods of a
-// namespace do not have by default, because a SYSTEM pod runs on the own CPUs of
-// other pods, and nothing bounds it.
+// System is the right to class SYSTEM. It and Ignore are the only rights that the
+// pods of a namespace do not have by default, because such a pod runs on the own
+// CPUs of other pods, and nothing bounds it.
 const System = Right(node.System)
 
 // All lists the rights.
@@ -53,7 +55,7 @@ func All() []Right {
 	for _, c := range kube.PriorityClasses {
 		all = append(all, Right(c))
 	}
-	return append(all, OwnCPUs, Objectives, Overrides, BatchAboveRequests)
+	return append(all, OwnCPUs, Objectives, Overrides, BatchAboveRequests, Ignore)
 }
 
 // A Namespace has the name and the labels of a namespace, which decide about the
@@ -71,12 +73,16 @@ type Namespace struct {
 
 // Allows reports whether the pods of the namespace may ask for something. A
 // value that is neither true nor false forbids it, because an administrator has
-// probably meant to.
+// probably meant to. Where the administrator has all new pods left alone, each pod
+// may say so.
 func (n Namespace) Allows(r Right) bool {
+	if r == Ignore && kube.IsIgnoredNamespace(n.Labels) {
+		return true
+	}
 	if value, said := n.Labels[LabelPrefix+string(r)]; said {
 		return value == "true"
 	}
-	return r != System || n.Name == kube.SystemNamespace || n.Name == n.Home
+	return r != System && r != Ignore || n.Name == kube.SystemNamespace || n.Name == n.Home
 }
 
 // Refuse returns the faults of a pod that asks for something that its namespace
@@ -123,7 +129,7 @@ func (n Namespace) remedy(a ask) string {
 }
 
 // CheckLabels returns the faults of the labels of a namespace that begin with
-// LabelPrefix. old has the labels of the namespace as it was; labels that stay
+// LabelPrefix, and of kube.LabelIgnore. old has the labels of the namespace as it was; labels that stay
 // are not checked again.
 func CheckLabels(old, now map[string]string) []config.Fault {
 	var names []string
@@ -134,12 +140,12 @@ func CheckLabels(old, now map[string]string) []config.Fault {
 	for _, key := range slices.Sorted(maps.Keys(now)) {
 		name, ours := strings.CutPrefix(key, LabelPrefix)
 		value := now[key]
-		if was, had := old[key]; !ours || had && was == value {
+		if was, had := old[key]; !ours && key != kube.LabelIgnore || had && was == value {
 			continue
 		}
 		field := "metadata.labels[" + key + "]"
 		switch {
-		case !slices.Contains(names, name):
+		case ours && !slices.Contains(names, name):
 			problem := "want one of " + strings.Join(names, ", ")
 			if meant := spelling.Nearest(name, names); meant != "" {
 				problem = "did you mean " + LabelPrefix + meant + "?"

@@ -1,6 +1,7 @@
 package tenant
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -30,10 +31,10 @@ const (
 )
 
 // TestOnlySystemIsForbiddenByDefault checks a namespace without labels: its pods
-// may ask for everything but class SYSTEM.
+// may ask for everything but class SYSTEM and to be left alone.
 func TestOnlySystemIsForbiddenByDefault(t *testing.T) {
 	for _, r := range All() {
-		for name, want := range map[string]bool{"team": r != System, "kube-system": true, "tenon-system": true} {
+		for name, want := range map[string]bool{"team": r != System && r != Ignore, "kube-system": true, "tenon-system": true} {
 			if got := (Namespace{Name: name, Home: "tenon-system"}).Allows(r); got != want {
 				t.Errorf("%s in %s: %v, want %v", r, name, got, want)
 			}
@@ -62,6 +63,8 @@ func TestWhatAPodAsksForIsRefusedByOneRight(t *testing.T) {
 		"SYSTEM by ACK's annotation":   {pod(t, "", "alibabacloud.com/qosClass: SYSTEM", two), System, "metadata.annotations[alibabacloud.com/qosClass]: "},
 		"the label hides the other":    {pod(t, "koordinator.sh/qosClass: LS", "alibabacloud.com/qosClass: SYSTEM", two), System, ""},
 		"a critical priority":          {priority(pod(t, "", "", ""), 2000001000), System, ""},
+		"left alone":                   {pod(t, be+", tenon.sh/ignore: 'true'", "", ""), Ignore, `metadata.labels[tenon.sh/ignore]: namespace "team" may not have pods that Tenon leaves alone`},
+		"left alone, and LSR":          {pod(t, lsr+", tenon.sh/ignore: 'true'", "", two), OwnCPUs, ""},
 		"LSE":                          {pod(t, "koordinator.sh/qosClass: LSE", "", two), "LSE", "metadata.labels[koordinator.sh/qosClass]: "},
 		"LSE where LSR is taken":       {pod(t, "koordinator.sh/qosClass: LSE", "", two), "LSR", ""},
 		"LS without a label":           {pod(t, "", "", two), "LS", "metadata.labels[koordinator.sh/qosClass]: namespace \"team\" may not have class LS, which this pod gets because it names no class"},
@@ -100,8 +103,9 @@ func TestWhatAPodAsksForIsRefusedByOneRight(t *testing.T) {
 		"batch above, beside a range":  {pod(t, be, "", "requests: {cpu: 1, kubernetes.io/batch-cpu: 1, kubernetes.io/batch-memory: 1Gi}, limits: {cpu: 1, kubernetes.io/batch-cpu: 64k, kubernetes.io/batch-memory: 1Gi}"), BatchAboveRequests, "spec.containers[c].resources.limits[kubernetes.io/batch-cpu]: "},
 		"batch bounded, in a range":    {pod(t, be, "", "requests: {cpu: 1m, kubernetes.io/batch-cpu: 1k, kubernetes.io/batch-memory: 1Gi}, limits: {cpu: 1, kubernetes.io/batch-cpu: 1k, kubernetes.io/batch-memory: 1Gi}"), BatchAboveRequests, ""},
 	} {
-		with := Namespace{Name: "team", Labels: map[string]string{LabelPrefix + string(System): "true"}}
-		without := Namespace{Name: "team", Labels: map[string]string{LabelPrefix + string(System): "true", LabelPrefix + string(c.right): "false"}}
+		with := Namespace{Name: "team", Labels: map[string]string{LabelPrefix + string(System): "true", LabelPrefix + string(Ignore): "true"}}
+		without := Namespace{Name: "team", Labels: maps.Clone(with.Labels)}
+		without.Labels[LabelPrefix+string(c.right)] = "false"
 		if faults := with.Refuse(nil, c.pod); len(faults) > 0 {
 			t.Errorf("%s: refused with all rights: %v", name, faults)
 		}
@@ -167,7 +171,7 @@ func TestALabelThatNamesNoRightIsRefused(t *testing.T) {
 		"allow.tenon.sh/own-cpus: false":       "",
 		"allow.tenon.sh/own-cpu: false":        "metadata.labels[allow.tenon.sh/own-cpu]: unknown right: did you mean allow.tenon.sh/own-cpus?",
 		"allow.tenon.sh/owncpus: false":        "metadata.labels[allow.tenon.sh/owncpus]: unknown right: did you mean allow.tenon.sh/own-cpus?",
-		"allow.tenon.sh/gpu: false":            "metadata.labels[allow.tenon.sh/gpu]: unknown right: want one of LSE, LSR, LS, SYSTEM, BE, koord-prod, koord-mid, koord-batch, koord-free, own-cpus, objectives, overrides, batch-above-requests",
+		"allow.tenon.sh/gpu: false":            "metadata.labels[allow.tenon.sh/gpu]: unknown right: want one of LSE, LSR, LS, SYSTEM, BE, koord-prod, koord-mid, koord-batch, koord-free, own-cpus, objectives, overrides, batch-above-requests, ignore",
 		"allow.tenon.sh/LSR: no":               `metadata.labels[allow.tenon.sh/LSR]: "no": want "true" or "false"`,
 		"allow.tenon.sh/LSR:":                  `metadata.labels[allow.tenon.sh/LSR]: "": want "true" or "false"`,
 		"tenon.sh/require-admission: whatever": "",

@@ -160,7 +160,7 @@ func (t Translator) template(at template) ([]Note, []edit, error) {
 	}
 	before.Namespace = cmp.Or(before.Namespace, at.namespace, t.Namespace)
 	after, verdict := t.mutate(before)
-	if !isBatch(after) {
+	if kube.IsIgnored(after) || !isBatch(after) {
 		return notesOf(at.Place, verdict.Warnings, admission.ProfileFaulty, admission.Undecided), nil, nil
 	}
 	home := tenant.Namespace{Name: before.Namespace}

@@ -110,6 +110,7 @@ func TestWhatIsNoBatchWorkStaysToTheByte(t *testing.T) {
 		"--- # first\nkind: Pod\nspec:\n    containers:\n    - name:   a # odd\n\n      resources: {requests: {cpu:   1}}\r\n",
 		"---\nkind: Deployment\nspec: {template: {spec: {containers: [{name: a}]}}}\n...\n",
 		`{"kind": "Job",   "spec": {"template": {"spec": {"containers": [{"name": "a"}]}}}}`,
+		"kind: Pod\nmetadata: {labels: {koordinator.sh/qosClass: BE, tenon.sh/ignore: 'true'}}\nspec: {containers: [{name: a, resources: {limits: {cpu: 1}}}]}\n",
 		"kind: CustomResourceDefinition\nspec: {versions: [{schema: {properties: {template: {properties: {spec: {}}}}}}]}\n",
 	}
 	var files []string

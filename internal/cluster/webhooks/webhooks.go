@@ -60,21 +60,26 @@ func (s Service) DNSNames() []string {
 // pods with batch resources. It admits all other pods, so that the cluster never waits for
 // Tenon. A pod that a profile would make BE then starts unchanged, as an ordinary pod. In a
 // namespace with LabelRequired, the API server refuses such a pod, too. It always refuses pods
-// of class SYSTEM in namespaces that may not have them: Tenon would not bound them.
+// of class SYSTEM, and pods that Tenon is to leave alone, in namespaces that may not have them:
+// Tenon would not bound them. A namespace with kube.LabelIgnore never waits.
 func Configurations(name string, s Service, config client.ObjectKey) (*admissionv1.MutatingWebhookConfiguration, *admissionv1.ValidatingWebhookConfiguration) {
-	be := &metav1.LabelSelector{MatchLabels: map[string]string{kube.LabelQOSClass: string(node.BE)}}
+	// The API server does not ask about pods that Tenon leaves alone, and of the
+	// namespaces with that label only for the label of their pods.
+	notIgnored := metav1.LabelSelectorRequirement{Key: kube.LabelIgnore, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"true"}}
+	managed := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{notIgnored}}
+	ignored := map[string]string{kube.LabelIgnore: "true"}
+	be := &metav1.LabelSelector{MatchLabels: map[string]string{kube.LabelQOSClass: string(node.BE)}, MatchExpressions: []metav1.LabelSelectorRequirement{notIgnored}}
 	others := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-		{Key: kube.LabelQOSClass, Operator: metav1.LabelSelectorOpNotIn, Values: []string{string(node.BE)}},
+		{Key: kube.LabelQOSClass, Operator: metav1.LabelSelectorOpNotIn, Values: []string{string(node.BE)}}, notIgnored,
 	}}
 	create, update := []admissionv1.OperationType{admissionv1.Create}, []admissionv1.OperationType{admissionv1.Update}
 	both := []admissionv1.OperationType{admissionv1.Create, admissionv1.Update}
 	closed, open := admissionv1.Fail, admissionv1.Ignore
 	// Pods of the manager itself never wait for the webhooks, because the webhooks
 	// answer only while a manager runs.
-	elsewhere := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-		{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{s.Namespace}},
-	}}
-	required := &metav1.LabelSelector{MatchLabels: map[string]string{LabelRequired: "true"}}
+	notOurs := metav1.LabelSelectorRequirement{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{s.Namespace}}
+	elsewhere := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{notOurs, notIgnored}}
+	required := &metav1.LabelSelector{MatchLabels: map[string]string{LabelRequired: "true"}, MatchExpressions: []metav1.LabelSelectorRequirement{notIgnored}}
 	without := func(label string, also *metav1.LabelSelector) *metav1.LabelSelector {
 		return &metav1.LabelSelector{MatchExpressions: append([]metav1.LabelSelectorRequirement{
 			{Key: label, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"true"}},
@@ -91,31 +96,36 @@ func Configurations(name string, s Service, config client.ObjectKey) (*admission
 		}
 	}
 	validating := func(name, path string, policy admissionv1.FailurePolicyType, timeout int32, rules []admissionv1.RuleWithOperations) admissionv1.ValidatingWebhook {
+		which := &metav1.LabelSelector{}
+		if path == PathValidatePod {
+			which = managed
+		}
 		return admissionv1.ValidatingWebhook{
 			Name: name + ".tenon.sh", ClientConfig: s.client(path), Rules: rules, FailurePolicy: &policy, MatchPolicy: &equal,
-			ObjectSelector: &metav1.LabelSelector{}, NamespaceSelector: &metav1.LabelSelector{}, SideEffects: &none, TimeoutSeconds: &timeout, AdmissionReviewVersions: []string{"v1"},
+			ObjectSelector: which, NamespaceSelector: which, SideEffects: &none, TimeoutSeconds: &timeout, AdmissionReviewVersions: []string{"v1"},
 		}
 	}
 	// These pods have no class label, but the node would treat them as BE.
-	unnamed := mutating("unnamed.mutate", closed, patient, others, &metav1.LabelSelector{})
+	unnamed := mutating("unnamed.mutate", closed, patient, others, managed)
 	unnamed.MatchConditions = []admissionv1.MatchCondition{{Name: "best-effort-by-other-words", Expression: bestEffortUnlabelled()}}
 	m := &admissionv1.MutatingWebhookConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "MutatingWebhookConfiguration"}, ObjectMeta: metav1.ObjectMeta{Name: name},
 		Webhooks: []admissionv1.MutatingWebhook{
-			mutating("be.mutate", closed, patient, be, &metav1.LabelSelector{}),
+			mutating("be.mutate", closed, patient, be, managed),
 			unnamed,
 			mutating("required.mutate", closed, patient, others, required),
 			mutating("pods.mutate", open, quick, others, optional),
+			mutating("ignored.mutate", open, quick, managed, &metav1.LabelSelector{MatchLabels: ignored, MatchExpressions: []metav1.LabelSelectorRequirement{notOurs}}),
 		},
 	}
 	beCreate := validating("be.validate", PathValidatePod, closed, patient, rule("", "v1", "pods", create))
-	beCreate.ObjectSelector, beCreate.NamespaceSelector = be, without(LabelRequired, &metav1.LabelSelector{})
+	beCreate.ObjectSelector, beCreate.NamespaceSelector = be, without(LabelRequired, managed)
 	otherCreate := validating("pods.validate", PathValidatePod, open, quick, rule("", "v1", "pods", create))
 	otherCreate.ObjectSelector, otherCreate.NamespaceSelector = others, optional
 	otherCreate.MatchConditions = []admissionv1.MatchCondition{{Name: "words-of-the-protocol", Expression: concernsTenon}}
 	class := validating("class.validate", PathValidatePod, closed, patient, rule("", "v1", "pods", update))
 	class.MatchConditions = []admissionv1.MatchCondition{{Name: "class-changes", Expression: changes(
-		"labels", kube.LabelQOSClass, kube.LabelPriorityClass, kube.LabelSubPriority) + " || " + changes("annotations", kube.AnnotationACKQOSClass, kube.AnnotationExtended)}}
+		"labels", kube.LabelQOSClass, kube.LabelPriorityClass, kube.LabelSubPriority, kube.LabelIgnore) + " || " + changes("annotations", kube.AnnotationACKQOSClass, kube.AnnotationExtended)}}
 	annotations := validating("annotations.validate", PathValidatePod, open, quick, rule("", "v1", "pods", update))
 	annotations.NamespaceSelector = optional
 	annotations.MatchConditions = []admissionv1.MatchCondition{{Name: "annotations-change", Expression: "object.metadata.?annotations.orValue({}) != oldObject.metadata.?annotations.orValue({})"}}
@@ -132,18 +142,21 @@ func Configurations(name string, s Service, config client.ObjectKey) (*admission
 	system.NamespaceSelector = without(tenant.LabelPrefix+string(tenant.System), elsewhere)
 	system.MatchConditions = []admissionv1.MatchCondition{{Name: "class-system", Expression: fmt.Sprintf(
 		"object.metadata.?labels[?'%s'].orValue(object.metadata.?annotations[?'%s'].orValue('')) == '%s'", kube.LabelQOSClass, kube.AnnotationACKQOSClass, node.System)}}
+	// A pod that Tenon leaves alone is as little bounded as one of class SYSTEM.
+	alone := validating("ignored.validate", PathValidatePod, closed, patient, rule("", "v1", "pods", create))
+	alone.ObjectSelector, alone.NamespaceSelector = &metav1.LabelSelector{MatchLabels: ignored}, without(tenant.LabelPrefix+string(tenant.Ignore), elsewhere)
 	configs := validating("config.validate", PathValidateConfig, open, quick, rule("", "v1", "configmaps", both))
 	configs.MatchConditions = []admissionv1.MatchCondition{{Name: "settings", Expression: fmt.Sprintf(
 		"request.namespace == '%[1]s' && request.name == '%[2]s' || request.name == '%[3]s' && request.namespace in ['%[1]s', 'koordinator-system', 'kube-system']", config.Namespace, config.Name, kube.PodConfigMap)}}
 	profiles := validating("profile.validate", PathValidateProfile, open, quick, rule(configv1alpha1.GroupVersion.Group, configv1alpha1.GroupVersion.Version, "clustercolocationprofiles", both))
 	namespaces := validating("namespace.validate", PathValidateNamespace, open, quick, rule("", "v1", "namespaces", both))
 	namespaces.MatchConditions = []admissionv1.MatchCondition{{Name: "says-what-pods-may-have", Expression: fmt.Sprintf(
-		"object.metadata.?labels.orValue({}).exists(k, k.startsWith('%s')) || '%s' in object.metadata.?annotations.orValue({})", tenant.LabelPrefix, kube.AnnotationBatch)}}
+		"object.metadata.?labels.orValue({}).exists(k, k.startsWith('%s') || k == '%s') || '%s' in object.metadata.?annotations.orValue({})", tenant.LabelPrefix, kube.LabelIgnore, kube.AnnotationBatch)}}
 	quotas := validating("quota.validate", PathValidateQuota, open, quick, rule("", "v1", "resourcequotas", both))
 	quotas.MatchConditions = []admissionv1.MatchCondition{{Name: "batch-resources", Expression: "object.spec.?hard.orValue({}).exists(k, k.contains('kubernetes.io/batch-') || k.contains('kubernetes.io/mid-') || k.contains('koordinator.sh/') || k.contains('alibabacloud.com/'))"}}
 	v := &admissionv1.ValidatingWebhookConfiguration{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "ValidatingWebhookConfiguration"}, ObjectMeta: metav1.ObjectMeta{Name: name},
-		Webhooks: []admissionv1.ValidatingWebhook{beCreate, system, strict, otherCreate, class, annotations, resizes, configs, profiles, namespaces, quotas},
+		Webhooks: []admissionv1.ValidatingWebhook{beCreate, system, alone, strict, otherCreate, class, annotations, resizes, configs, profiles, namespaces, quotas},
 	}
 	return m, v
 }
@@ -156,7 +169,7 @@ const LabelRequired = "tenon.sh/require-admission"
 // resource that Tenon reads, or with a priority of Koordinator's classes. The validating webhook must see these pods, because it might refuse
 // them. The API server admits other pods without the webhook, even if no manager runs.
 const concernsTenon = "[object.metadata.?labels.orValue({}), object.metadata.?annotations.orValue({})]." +
-	"exists(m, m.exists(k, k.contains('koordinator.sh/') || k.startsWith('alibabacloud.com/') || k == 'cpuset-scheduler' || k == 'cpu-policy' || k == 'tenon.sh/objective')) || " +
+	"exists(m, m.exists(k, k.contains('koordinator.sh/') || k.startsWith('alibabacloud.com/') || k == 'cpuset-scheduler' || k == 'cpu-policy' || k == 'tenon.sh/objective' || k == 'tenon.sh/ignore')) || " +
 	"object.spec.?priority.orValue(0) >= 3000 && object.spec.?priority.orValue(0) <= 9999 || " +
 	"(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c, " +
 	"[c.?resources.?requests.orValue({}), c.?resources.?limits.orValue({})].exists(l, l.exists(n, " +

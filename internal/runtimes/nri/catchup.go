@@ -15,7 +15,8 @@ const catchUpTimes = 10
 // catchUp asks at regular intervals, until ctx ends, for values that were not
 // known when the runtime asked for them. It then updates these containers.
 // Without the update, the runtime would write its own values again at each
-// change of the container.
+// change of the container. It also restores the containers of pods that Tenon
+// leaves alone from now on.
 func (p *plugin) catchUp(ctx context.Context) {
 	select {
 	case <-p.configured:
@@ -33,6 +34,9 @@ func (p *plugin) catchUp(ctx context.Context) {
 		if queries := p.listUnanswered(); len(queries) > 0 {
 			p.update(ctx, queries)
 		}
+		if left := p.listIgnored(); len(left) > 0 {
+			p.restore(left)
+		}
 	}
 }
 
@@ -46,6 +50,43 @@ func (p *plugin) listUnanswered() (queries []query) {
 		}
 	}
 	return queries
+}
+
+// listIgnored lists the containers with values of Tenon whose pods it leaves alone
+// now.
+func (p *plugin) listIgnored() map[string]owned {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	left := map[string]owned{}
+	for id, o := range p.ours {
+		if p.Ignores(o.pod) {
+			left[id] = o
+		}
+	}
+	return left
+}
+
+// restore restores the kubelet's values of containers, except when the plugin is
+// about to end, and restores those of all. After an error, the next turn tries
+// again.
+func (p *plugin) restore(left map[string]owned) {
+	select {
+	case p.catching <- struct{}{}:
+	default:
+		return
+	}
+	defer func() { <-p.catching }()
+	if updates := kubeletUpdates(left); len(updates) > 0 {
+		if _, err := p.stub.UpdateContainers(updates); err != nil {
+			p.Log.Warn("NRI: cannot restore the kubelet's values of containers that are left alone: tried again", "containers", len(updates), "error", err)
+			return
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id := range left {
+		delete(p.ours, id)
+	}
 }
 
 // update sends updates of containers to the runtime, except when the plugin is

@@ -132,6 +132,10 @@ type Options struct {
 	Log           *slog.Logger
 	// Changed is called when a connection starts or ends. It may be nil.
 	Changed func(Link)
+	// Ignores reports whether Tenon leaves the pod with a UID alone. Then the plugin
+	// restores the kubelet's values of its containers within a second or two. nil
+	// means that it leaves none alone.
+	Ignores func(uid string) bool
 	// Leaves is called when the context of Run ends. It reports whether the
 	// plugin first restores the kubelet's values of the containers. nil means
 	// that it does not.
@@ -153,6 +157,9 @@ func (o Options) filled() Options {
 	}
 	if o.Changed == nil {
 		o.Changed = func(Link) {}
+	}
+	if o.Ignores == nil {
+		o.Ignores = func(string) bool { return false }
 	}
 	if o.Leaves == nil {
 		o.Leaves = func() bool { return false }

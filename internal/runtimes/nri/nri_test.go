@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -401,6 +402,47 @@ func TestWhatWasNotKnownAtFirstIsGivenBackToo(t *testing.T) {
 	if n := len(r.asked); n == 0 || r.asked[n-1].GetContainerId() != "old-main" || r.asked[n-1].GetLinux().GetResources().GetCpu().GetQuota().GetValue() != -1 {
 		t.Errorf("given back: %v", r.asked)
 	}
+}
+
+// TestAPodThatIsLeftAloneGetsTheKubeletsValues ignores one of two pods after their
+// containers were made. Only its container gets the kubelet's values, and only
+// once.
+func TestAPodThatIsLeftAloneGetsTheKubeletsValues(t *testing.T) {
+	r := start(t, nil, nil)
+	links := make(chan Link, 10)
+	var alone atomic.Bool
+	o := Options{Socket: r.socket, Values: &tableValues{of: map[string]Limits{"ffmpeg/main": batchLimits(), "web/main": batchLimits()}}, Deadline: 400 * time.Millisecond, Changed: func(l Link) { links <- l }}
+	o.Ignores = func(uid string) bool { return alone.Load() && uid == sandbox("ffmpeg").GetUid() }
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- Run(ctx, o) }()
+	await(t, "link", links)
+	for _, pod := range []string{"ffmpeg", "web"} {
+		if got := r.create(t, sandbox(pod), besteffort(pod, "main")); got.GetMemory().GetLimit().GetValue() != 1<<30 {
+			t.Fatalf("%s is made with %v", pod, got)
+		}
+	}
+	alone.Store(true)
+	for begun := time.Now(); r.countAsked() == 0; time.Sleep(10 * time.Millisecond) {
+		if time.Since(begun) > 30*time.Second {
+			t.Fatal("the container keeps the values of Tenon")
+		}
+	}
+	time.Sleep(3 * syncDeadlines * o.Deadline / 2)
+	stop()
+	await(t, "end", ended)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.asked) != 1 || r.asked[0].GetContainerId() != "ffmpeg-main" || r.asked[0].GetLinux().GetResources().GetMemory().GetLimit().GetValue() != -1 {
+		t.Errorf("updates %v, want one that gives ffmpeg no limit", r.asked)
+	}
+}
+
+// countAsked returns the number of updates for which the plugin has asked.
+func (r *memoryRuntime) countAsked() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.asked)
 }
 
 // locked is a buffer to which several goroutines may write.

@@ -37,10 +37,16 @@ type plugin struct {
 	release      bool // restore the kubelet's values of the containers, and end
 
 	mu   sync.Mutex
-	ours map[string]Limits // the values that Tenon has set, by container
-	open map[string]query  // unanswered queries, by container
+	ours map[string]owned // the values that Tenon has set, by container
+	open map[string]query // unanswered queries, by container
 
 	catching chan struct{} // held by the goroutine that sends unsolicited updates
+}
+
+// owned are the values of Tenon in a container.
+type owned struct {
+	pod    string // its UID
+	values Limits
 }
 
 // A query is a container whose values the plugin needs. times is the number of
@@ -54,7 +60,7 @@ type query struct {
 func newPlugin(o Options) *plugin {
 	return &plugin{
 		Options: o, configured: make(chan struct{}), synchronized: make(chan string, 1), finished: make(chan error, 1),
-		slots: make(chan struct{}, maxWaiting), ours: map[string]Limits{}, open: map[string]query{}, catching: make(chan struct{}, 1),
+		slots: make(chan struct{}, maxWaiting), ours: map[string]owned{}, open: map[string]query{}, catching: make(chan struct{}, 1),
 	}
 }
 
@@ -193,7 +199,7 @@ func (p *plugin) limits(ctx context.Context, what string, pod Pod, c *api.Contai
 		return Limits{}, false
 	}
 	fitting := p.fit(*l)
-	p.ours[c.GetId()] = fitting
+	p.ours[c.GetId()] = owned{pod.UID, fitting}
 	return fitting, true
 }
 

@@ -55,15 +55,7 @@ func (p *plugin) leave() error {
 	p.mu.Lock()
 	ours := maps.Clone(p.ours)
 	p.mu.Unlock()
-	var updates []*api.ContainerUpdate
-	for _, id := range slices.Sorted(maps.Keys(ours)) {
-		u := &api.ContainerUpdate{}
-		if set(u, kubeletValues(ours[id])) {
-			u.SetContainerId(id)
-			u.SetIgnoreFailure() // the container may have ended
-			updates = append(updates, u)
-		}
-	}
+	updates := kubeletUpdates(ours)
 	if len(updates) == 0 {
 		return ErrReleased
 	}
@@ -95,6 +87,19 @@ func (p *plugin) leave() error {
 	}
 	p.Log.Info("NRI: containers have the kubelet's values again", "containers", len(updates))
 	return ErrReleased
+}
+
+// kubeletUpdates returns the updates that restore the kubelet's values.
+func kubeletUpdates(ours map[string]owned) (updates []*api.ContainerUpdate) {
+	for _, id := range slices.Sorted(maps.Keys(ours)) {
+		u := &api.ContainerUpdate{}
+		if set(u, kubeletValues(ours[id].values)) {
+			u.SetContainerId(id)
+			u.SetIgnoreFailure() // the container may have ended
+			updates = append(updates, u)
+		}
+	}
+	return updates
 }
 
 // kubeletValues returns the kubelet's values of those fields that l sets.
