@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/pflag"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -66,7 +68,7 @@ func (a *access) namespace(given string) (string, error) {
 }
 
 // client returns a client for nodes, pods, reports, profiles, the objects to
-// which profiles refer, Leases and events.
+// which profiles refer, Leases, events, autoscalers and Jobs.
 func (a *access) client() (client.Client, error) {
 	found, err := a.config().ClientConfig()
 	if err != nil {
@@ -95,7 +97,7 @@ func clientOf(found *rest.Config, said *warnings) (client.Client, error) {
 	found.WarningHandlerWithContext = said
 	scheme := runtime.NewScheme()
 	if err := errors.Join(
-		corev1.AddToScheme(scheme), schedulingv1.AddToScheme(scheme), coordinationv1.AddToScheme(scheme), authorizationv1.AddToScheme(scheme),
+		corev1.AddToScheme(scheme), autoscalingv2.AddToScheme(scheme), batchv1.AddToScheme(scheme), schedulingv1.AddToScheme(scheme), coordinationv1.AddToScheme(scheme), authorizationv1.AddToScheme(scheme),
 		v1alpha1.AddToScheme(scheme), configv1alpha1.AddToScheme(scheme),
 	); err != nil {
 		return nil, err
@@ -107,6 +109,9 @@ func clientOf(found *rest.Config, said *warnings) (client.Client, error) {
 	kinds.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
 	kinds.Add(corev1.SchemeGroupVersion.WithKind("Event"), meta.RESTScopeNamespace)
 	kinds.Add(corev1.SchemeGroupVersion.WithKind("ResourceQuota"), meta.RESTScopeNamespace)
+	kinds.Add(autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"), meta.RESTScopeNamespace)
+	kinds.Add(vpa, meta.RESTScopeNamespace)
+	kinds.Add(batchv1.SchemeGroupVersion.WithKind("Job"), meta.RESTScopeNamespace)
 	kinds.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
 	kinds.Add(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), meta.RESTScopeRoot)
 	kinds.Add(schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"), meta.RESTScopeRoot)

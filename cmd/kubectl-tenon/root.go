@@ -121,7 +121,7 @@ what the kernel of one machine can do, see tenon doctor): what is configured
 and not in force, pods that a colocation profile missed, pods that ask for CPUs
 and have none on their node, pods that wait for a scheduler that does not run,
 pods of class SYSTEM in namespaces that may not have them, quotas that never
-count, and that tenon-manager does not run. The exit status is 1 if there is a problem.`,
+count, autoscalers and Jobs of Kueue that do not work with batch work, and that tenon-manager does not run. The exit status is 1 if there is a problem.`,
 		Example: `  kubectl tenon doctor
   kubectl tenon doctor -o json | jq -r '.problems[].text'`,
 		Args: cmdline.NoArgs,
@@ -174,6 +174,7 @@ func (a *access) otherProblems(ctx context.Context, errOut io.Writer, nodes []no
 	}
 	all = append(all, waiting...)
 	all = append(all, tenantProblems(ctx, c, errOut)...)
+	all = append(all, a.neighbourProblems(ctx, c, errOut)...)
 	absent, unknown := managerAbsence(ctx, c, now)
 	if unknown != "" {
 		fmt.Fprintf(errOut, "it is not known whether tenon-manager runs: %s\n", unknown)

@@ -184,3 +184,20 @@ func TestABestEffortPodThatKeepsItsAmountsNeedsLimitsInEachContainer(t *testing.
 		}
 	}
 }
+
+// TestAmountsThatAnotherWebhookAddsAreRefused adds cpu and memory to a translated
+// pod, as a vertical autoscaler does whose webhook comes after ours. The API
+// server then calls ours again.
+func TestAmountsThatAnotherWebhookAddsAreRefused(t *testing.T) {
+	p, v := admit(Request{Pod: pod(t, be, "", "requests: {cpu: 1, memory: 1Gi}")})
+	if !v.Allowed() {
+		t.Fatal(v.Message())
+	}
+	for _, n := range native.both() {
+		p.Spec.Containers[0].Resources.Requests[n] = resource.MustParse("2")
+	}
+	_, v = admit(Request{Pod: p})
+	if len(v.Refusals) != 2 || v.Refusals[0].Field != "spec.containers[job].resources.requests[cpu]" {
+		t.Errorf("%q; want both amounts to be refused", v.Message())
+	}
+}
