@@ -142,7 +142,7 @@ func TestEveryExampleOfThePagesIsAccepted(t *testing.T) {
 // each label, annotation and resource.
 func TestEveryWordIsOnAPage(t *testing.T) {
 	words := []string{
-		kube.LabelQOSClass, kube.LabelPriorityClass, kube.LabelSubPriority,
+		kube.LabelQOSClass, kube.LabelPriorityClass, kube.LabelSubPriority, kube.LabelIgnore,
 		kube.AnnotationCPUBurst, kube.AnnotationCPUQOS, kube.AnnotationMemoryQOS, kube.AnnotationBlkIOQOS, kube.AnnotationNetworkQOS, kube.AnnotationEvictionPolicy,
 		kube.AnnotationEvictionPriority, kube.AnnotationExtended, kube.AnnotationResctrl, kube.AnnotationResourceSpec, kube.AnnotationResourceStatus,
 		kube.AnnotationACKQOSClass, kube.AnnotationACKCPUBurst, kube.AnnotationACKMemoryQOS, AnnotationReplace, configv1alpha1.SkipUpdateResources,

@@ -39,6 +39,9 @@ func asksOf(d *cpus.PodRequest) Asks {
 // mean. The webhook refuses a pod of class LSR or LSE without a whole number of
 // CPUs, but such a pod can be created while the webhook is off.
 func faultsOf(p *corev1.Pod) []kube.Fault {
+	if kube.IsIgnored(p) {
+		return nil
+	}
 	all := append(kube.Faults(p), admission.Advice(p)...)
 	class, request := kube.Class(p), kube.Native(p).CPURequest.Or(0)
 	if demandOf(p) == nil && (class == node.LSR || class == node.LSE) && request%unit.CPUs(1) != 0 {

@@ -24,6 +24,8 @@ func (c *Cluster) ground(n *nodeState, p *corev1.Pod) string {
 		return ""
 	case binder != "":
 		return "the CPUs that " + binder + " gives it"
+	case kube.IsIgnored(p):
+		return "all CPUs of the node, also those that pods own, because Tenon leaves it alone (label " + kube.LabelIgnore + ")"
 	case kube.ClassWithDefault(p) == node.System:
 		return "all CPUs of the node, also those that pods own, because its class is SYSTEM"
 	}

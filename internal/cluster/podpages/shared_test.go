@@ -51,6 +51,9 @@ func TestExplainSaysOnWhichCPUsAPodRunsOnlyIfThisIsKnown(t *testing.T) {
 		want   string
 	}{
 		"SYSTEM": {"node-1", func(_ *Cluster, p *corev1.Pod) { p.Labels[kube.LabelQOSClass] = "SYSTEM" }, PodShares, all},
+		"left alone": {"node-1", func(_ *Cluster, p *corev1.Pod) {
+			p.Labels = map[string]string{kube.LabelQOSClass: "LSR", kube.LabelIgnore: "true"}
+		}, PodShares, " and may run on all CPUs of the node, also those that pods own, because Tenon leaves it alone (label tenon.sh/ignore)"},
 		"critical, but not in kube-system": {"node-3", func(_ *Cluster, p *corev1.Pod) {
 			p.Labels, p.Spec.Priority, p.Spec.Containers[0].Resources = nil, &critical, corev1.ResourceRequirements{}
 		}, PodShares, " and runs on the CPUs that no pod owns"},
