@@ -42,10 +42,10 @@ request, and what reads only the template sees it: Kueue, a review, a diff. The
 webhook leaves such pods as they are, but for its list of the profiles.
 
 A document without batch work is printed as it is, to the byte. A translated one
-keeps its comments and the order of its fields; its blank lines go. FILE is a
-file of YAML or JSON, a folder, or - for standard input. It translates Pods, and
-each field with the name template, below spec, whose spec has containers: so do
-all kinds of Kubernetes that make pods, and most others, such as JobSet.
+keeps its comments, its blank lines and the order of its fields. FILE is a file
+of YAML or JSON, a folder, or - for standard input. It translates Pods, and each
+field with the name template, below spec, whose spec has containers. All kinds of
+Kubernetes that make pods have this form, and most others, such as JobSet.
 
 The profiles are those of the cluster. With --profile they come from files, which
 may also contain the PriorityClasses and Namespaces that profiles name, and with

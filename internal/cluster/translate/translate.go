@@ -77,7 +77,7 @@ func (n Note) String() string {
 
 // Stream translates the pod templates of a stream of YAML or JSON documents. A
 // document without batch work stays as it is, to the byte. A translated YAML
-// document keeps its comments and the order of its fields; blank lines go. A
+// document keeps its comments, its blank lines and the order of its fields. A
 // translated JSON document has its fields in alphabetical order.
 //
 // An error names the document and, if there is one, the object and the field:
@@ -356,12 +356,14 @@ func write(text []byte, object map[string]any, edits []edit) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	got, err := read(out)
-	if err != nil {
-		return nil, fmt.Errorf("read the result: %w", err)
+	for _, try := range [][]byte{withBlanks(text, out), out} {
+		got, err := read(try)
+		if err != nil {
+			return nil, fmt.Errorf("read the result: %w", err)
+		}
+		if reflect.DeepEqual(got, object) {
+			return try, nil
+		}
 	}
-	if !reflect.DeepEqual(got, object) {
-		return nil, errShared
-	}
-	return out, nil
+	return nil, errShared
 }
