@@ -87,6 +87,7 @@ const (
 	TooSmall      WarningCode = "too-small"      // a limit is too small to work with
 	GivenUp       WarningCode = "given-up"       // a pod with a node gives up its CPUs
 	Refusing      WarningCode = "refusing"       // a profile makes pods that are refused
+	NewPods       WarningCode = "new-pods"       // a label of a namespace counts for new pods only
 	Undecided     WarningCode = "undecided"      // a profile acts on a part of the pods of a template
 )
 

@@ -46,7 +46,8 @@ func ValidatePodConfigMap(data map[string]string) Verdict {
 // ValidateNamespace checks the labels of a namespace that say what its pods may ask for,
 // and the annotation that says on which terms they share batch resources. old has the
 // metadata of the namespace as it was, and is empty for a new one. gate says whether batch
-// pods have a gate, without which the terms have no effect.
+// pods have a gate, without which the terms have no effect. It warns that a namespace that
+// is left alone from now on may have pods that are not.
 func ValidateNamespace(old, now metav1.ObjectMeta, gate bool) Verdict {
 	var v Verdict
 	v.refuseFaults(tenant.CheckLabels(old.Labels, now.Labels))
@@ -56,6 +57,9 @@ func ValidateNamespace(old, now metav1.ObjectMeta, gate bool) Verdict {
 		if said && len(faults) == 0 && !gate {
 			v.warn(Ignored, annotation(kube.AnnotationBatch), "has no effect yet: only the gate of batch pods keeps to it (gate in batch-config of the ConfigMap)")
 		}
+	}
+	if kube.IsIgnoredNamespace(now.Labels) && !kube.IsIgnoredNamespace(old.Labels) {
+		v.warn(NewPods, label(kube.LabelIgnore), "it counts for new pods: those that run already get it by kubectl label pods --all -n NAMESPACE %s=%s", kube.LabelIgnore, now.Labels[kube.LabelIgnore])
 	}
 	return v
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	configv1alpha1 "tenon.sh/tenon/api/config/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/kube"
@@ -62,5 +63,21 @@ func TestAPodThatIsLeftAloneIsNeitherChangedNorRefused(t *testing.T) {
 	}
 	if v := ValidateUpdate(after, running, tenant.Namespace{Name: "team", Labels: map[string]string{"allow.tenon.sh/own-cpus": "false"}}); v.Allowed() {
 		t.Error("a pod that is not left alone any more gets own CPUs without the right to them")
+	}
+}
+
+// TestALabelOfANamespaceSaysWhatItLeavesOut sets and keeps the label.
+func TestALabelOfANamespaceSaysWhatItLeavesOut(t *testing.T) {
+	on, off := map[string]string{kube.LabelIgnore: "true"}, map[string]string{kube.LabelIgnore: "false"}
+	for name, x := range map[string]struct {
+		old, now map[string]string
+		warns    bool
+	}{
+		"set": {nil, on, true}, "set again": {off, on, true}, "kept": {on, on, false}, "unset": {on, nil, false}, "none": {nil, off, false},
+	} {
+		v := ValidateNamespace(metav1.ObjectMeta{Labels: x.old}, metav1.ObjectMeta{Labels: x.now}, false)
+		if warns := len(v.Warnings) == 1 && v.Warnings[0].Code == NewPods; warns != x.warns || !v.Allowed() {
+			t.Errorf("%s: %v, %v", name, v.Refusals, v.Warnings)
+		}
 	}
 }
