@@ -56,15 +56,21 @@ type Objects struct {
 }
 
 // Find returns what does not work, in the order of namespaces and names. pods are
-// the batch pods of the cluster. created returns a pod as the webhook changes it.
+// those of the cluster, of which only batch pods count. created returns a pod as the webhook changes it.
 func Find(o Objects, pods []corev1.Pod, created func(*corev1.Pod) *corev1.Pod) []Finding {
 	var all []Finding
+	batch := map[string][]*corev1.Pod{} // by namespace
+	for i := range pods {
+		if p := &pods[i]; kube.Class(p) == node.BE && !kube.IsIgnored(p) && !kube.HasEnded(p) {
+			batch[p.Namespace] = append(batch[p.Namespace], p)
+		}
+	}
 	for i := range o.HPAs {
 		h := &o.HPAs[i]
 		ref := h.Spec.ScaleTargetRef
 		f := Finding{Code: NoRequest, Namespace: h.Namespace, Name: h.Name, Kind: ref.Kind, Target: ref.Name}
 		for _, n := range utilizations(h) {
-			if slices.ContainsFunc(pods, func(p corev1.Pod) bool { return f.hasMade(&p) && lacks(&p, n) }) {
+			if slices.ContainsFunc(batch[f.Namespace], func(p *corev1.Pod) bool { return stored.IsMadeBy(p, f.Kind, f.Target) && lacks(p, n) }) {
 				f.Resources = append(f.Resources, n)
 			}
 		}
@@ -73,7 +79,7 @@ func Find(o Objects, pods []corev1.Pod, created func(*corev1.Pod) *corev1.Pod) [
 		}
 	}
 	for i := range o.VPAs {
-		if f, acts := resizes(&o.VPAs[i]); acts && slices.ContainsFunc(pods, func(p corev1.Pod) bool { return f.hasMade(&p) && usesBatch(&p) }) {
+		if f, acts := resizes(&o.VPAs[i]); acts && slices.ContainsFunc(batch[f.Namespace], func(p *corev1.Pod) bool { return stored.IsMadeBy(p, f.Kind, f.Target) && usesBatch(p) }) {
 			all = append(all, f)
 		}
 	}
@@ -99,11 +105,6 @@ func Find(o Objects, pods []corev1.Pod, created func(*corev1.Pod) *corev1.Pod) [
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return all
-}
-
-// hasMade reports whether the target of an autoscaler has made a batch pod.
-func (f Finding) hasMade(p *corev1.Pod) bool {
-	return p.Namespace == f.Namespace && kube.Class(p) == node.BE && !kube.IsIgnored(p) && !kube.HasEnded(p) && stored.IsMadeBy(p, f.Kind, f.Target)
 }
 
 // utilizations returns the resources whose use an autoscaler compares with their
