@@ -40,11 +40,11 @@ var overrides = []string{
 func label(key string) string      { return "metadata.labels[" + key + "]" }
 func annotation(key string) string { return "metadata.annotations[" + key + "]" }
 
-// asksOf lists that for which a pod asks.
+// asksOf lists that for which a pod asks. A pod that is left alone asks for that
+// only: where it may be left alone, no webhook sees it.
 func asksOf(p *corev1.Pod) []ask {
 	if kube.IsIgnored(p) {
-		alone := ask{right: Ignore, field: label(kube.LabelIgnore), text: p.Labels[kube.LabelIgnore], what: "pods that Tenon leaves alone", instead: "leave the label out"}
-		return append([]ask{alone}, prioritiesOf(p)...) // the schedulers read these, whatever Tenon does
+		return []ask{{right: Ignore, field: label(kube.LabelIgnore), text: p.Labels[kube.LabelIgnore], what: "pods that Tenon leaves alone", instead: "leave the label out"}}
 	}
 	all := append([]ask{classOf(p)}, prioritiesOf(p)...)
 	if d, demands, _ := kube.DemandOf(p); demands && d.Policy == cpus.Exclusive {
