@@ -314,14 +314,12 @@ func TestNoLeaderGivesRoomTwice(t *testing.T) {
 		port := l.Addr().(*net.TCPAddr).Port
 		s.must(l.Close())
 		r = s.start(s.webhooks, func(o *Options) {
-			if r := s.serials.Add(1); r > 1 {
-				o.Port = port // the API server calls the first one only
-			}
+			o.Port = port // the API server calls the first one only, which answers at s.port
 		})
 		s.rc = whole
 		return r, func() { cut.Store(true) }
 	}
-	r, kill := lead()
+	first := s.start(s.webhooks, func(o *Options) { o.Elect = false }) // it must not lose its lease while all pods are created
 	s.awaitGate()
 	w := &aScheduler{scene: s, rnd: rand.New(rand.NewPCG(47, 9)), caps: map[string]share.Amount{}}
 	var spaces []string
@@ -336,6 +334,7 @@ func TestNoLeaderGivesRoomTwice(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	first.end()
 	for i := range nodes {
 		name := fmt.Sprint("n", i)
 		s.node(name)
@@ -345,6 +344,7 @@ func TestNoLeaderGivesRoomTwice(t *testing.T) {
 	done := make(chan struct{})
 	var running sync.WaitGroup
 	running.Go(func() { w.run(done) })
+	r, kill := lead()
 	kills := 0
 	begun := time.Now()
 	for all := int64(pods); w.ended.Load() < all && time.Since(begun) < 10*time.Minute; {
