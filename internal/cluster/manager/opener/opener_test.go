@@ -105,6 +105,7 @@ type aCluster struct {
 	nodes        []corev1.Node
 	patched      []string
 	fails        error // of the next patches
+	newSpace     bool  // the cache lacks the namespace of the pods
 }
 
 // cacheOf reads the cache.
@@ -121,6 +122,10 @@ func (c cacheOf) List(_ context.Context, to client.ObjectList, _ ...client.ListO
 		}
 	case *corev1.NodeList:
 		l.Items = c.of.nodes
+	case *corev1.NamespaceList:
+		if !c.of.newSpace {
+			l.Items = []corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "batch"}}}
+		}
 	}
 	return nil
 }
@@ -238,6 +243,16 @@ func TestARequestWithoutAnAnswerHoldsRoom(t *testing.T) {
 	a.round(t, o)
 	a.fails = nil
 	a.round(t, o, "a") // a refusal holds nothing
+}
+
+// TestANewNamespaceWaitsForItsTerms decides while the cache lacks the namespace of a pod,
+// which may have a cap.
+func TestANewNamespaceWaitsForItsTerms(t *testing.T) {
+	a, o, _ := scene(4000, podOf("a", 1, 3000))
+	a.newSpace = true
+	a.round(t, o)
+	a.newSpace = false
+	a.round(t, o, "a")
 }
 
 // TestAPodIsToldOnceWhyItWaits checks the events.

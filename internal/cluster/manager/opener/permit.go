@@ -40,15 +40,17 @@ func (p *Permit) Granted(ctx context.Context) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, askFor)
 	defer cancel()
-	granted := true
+	granted, refused := true, p.asked.IsZero() || p.granted
 	for _, verb := range []string{"list", "watch", "patch"} {
 		may, err := p.may(ctx, verb)
 		if err != nil {
 			p.Log.Warn("it is not known whether this manager may open the gates of batch pods", "error", err)
 			return p.granted
 		}
-		if !may {
+		if !may && refused {
 			p.Log.Warn("this manager may not open the gates of batch pods, so pods get none: it needs a right", "verb", verb, "resource", "pods")
+		}
+		if !may {
 			granted = false
 			break
 		}

@@ -252,10 +252,18 @@ func (o *Opener) caseOf(nodes []corev1.Node, spaces []corev1.Namespace, pods []*
 			delete(o.said, uid)
 		}
 	}
+	listed := make(map[string]bool, len(spaces))
 	for i := range spaces {
+		listed[spaces[i].Name] = true
 		terms, said, faults := kube.BatchTermsOf(spaces[i].Annotations)
 		if has := bound[spaces[i].Name]; said || has != (share.Amount{}) {
 			c.Namespaces = append(c.Namespaces, gate.Namespace{Name: spaces[i].Name, Terms: terms, Unread: len(faults) > 0, Bound: has})
+		}
+	}
+	for _, p := range c.Waiting {
+		if !listed[p.Namespace] { // it is so new that the cache lacks it, and it may have a cap
+			listed[p.Namespace] = true
+			c.Namespaces = append(c.Namespaces, gate.Namespace{Name: p.Namespace, Unread: true})
 		}
 	}
 	c.Most = most
