@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	firstDay = 20_000
-	begin    = int64(firstDay * minutesOfDay)
+	firstDay    = 20_000
+	firstMinute = int64(firstDay * minutesOfDay)
 )
 
 // busy makes minutes of a node on which every column of every workload moves.
@@ -160,7 +160,7 @@ func oddMinutes(seed uint64, n int, at int64) (all []Minute) {
 func TestMinutesComeBackAsTheyWere(t *testing.T) {
 	for seed := range uint64(20) {
 		dir := t.TempDir()
-		all := oddMinutes(seed, 60, begin+minutesOfDay-60)
+		all := oddMinutes(seed, 60, firstMinute+minutesOfDay-60)
 		for i := 0; i < len(all); i += 17 {
 			s := open(t, dir, 1<<30)
 			appendAll(t, s, all[i:min(i+17, len(all))])
@@ -186,7 +186,7 @@ func TestMinutesComeBackAsTheyWere(t *testing.T) {
 // the next store goes on behind it.
 func TestATearLosesOneMinute(t *testing.T) {
 	dir := t.TempDir()
-	all := oddMinutes(1, 6, begin)
+	all := oddMinutes(1, 6, firstMinute)
 	s := open(t, dir, 1<<30)
 	ends := []int64{}
 	for _, m := range all[:5] {
@@ -252,7 +252,7 @@ func headerSize(t *testing.T) int64 {
 // the change are lost, and none is another one.
 func TestADamagedByteGivesNoWrongValue(t *testing.T) {
 	dir := t.TempDir()
-	all := oddMinutes(2, 5, begin)
+	all := oddMinutes(2, 5, firstMinute)
 	s := open(t, dir, 1<<30)
 	appendAll(t, s, all)
 	files, err := list(dir)
@@ -292,13 +292,13 @@ func TestAWeekOfAHundredWorkloadsIsSmall(t *testing.T) {
 	}{{"busy", false, 6 << 20}, {"idle", true, 1 << 20}} {
 		s := open(t, t.TempDir(), 1<<30)
 		b := newBusy(100)
-		still := b.minute(begin)
+		still := b.minute(firstMinute)
 		for i := range int64(minutesOfDay) {
 			m := still
 			if !c.idle {
 				m = b.minute(0)
 			}
-			m.At = begin + i
+			m.At = firstMinute + i
 			appendAll(t, s, []Minute{m})
 		}
 		t.Logf("%s: %.2f MiB a week", c.name, float64(7*s.size)/(1<<20))
@@ -315,7 +315,7 @@ func TestOldDaysMakeRoom(t *testing.T) {
 	var full int
 	for day := range int64(6) {
 		for i := range int64(10) {
-			appendAll(t, s, []Minute{b.minute(begin + day*minutesOfDay + i)})
+			appendAll(t, s, []Minute{b.minute(firstMinute + day*minutesOfDay + i)})
 		}
 		files, err := list(dir)
 		if err != nil {
@@ -334,7 +334,7 @@ func TestOldDaysMakeRoom(t *testing.T) {
 		t.Errorf("%d minutes are kept", len(got))
 	}
 	for i := range int64(200) { // one day alone is too large
-		switch err := s.Append(b.minute(begin + 5*minutesOfDay + 10 + i)); {
+		switch err := s.Append(b.minute(firstMinute + 5*minutesOfDay + 10 + i)); {
 		case errors.Is(err, ErrFull):
 			full++
 		case err != nil:
@@ -344,14 +344,14 @@ func TestOldDaysMakeRoom(t *testing.T) {
 	if full == 0 {
 		t.Error("a day has more than all days may have")
 	}
-	appendAll(t, s, []Minute{b.minute(begin + 6*minutesOfDay)})
+	appendAll(t, s, []Minute{b.minute(firstMinute + 6*minutesOfDay)})
 }
 
 func TestAClockThatIsSetBackLeavesAHole(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir, 1<<30)
 	b := newBusy(2)
-	day := begin + minutesOfDay
+	day := firstMinute + minutesOfDay
 	appendAll(t, s, []Minute{b.minute(day), b.minute(day + 5)})
 	for _, at := range []int64{day + 5, day + 4, day - 1, -1} {
 		if err := s.Append(b.minute(at)); !errors.Is(err, ErrPast) {
@@ -373,7 +373,7 @@ func TestFilesOfOtherVersionsAreRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := Minute{At: begin + 3}
+	m := Minute{At: firstMinute + 3}
 	m.Rows[Node] = []Row{{"", []int64{77, 5}}}
 	m.Rows[Work] = []Row{{"a", []int64{9}}}
 	if text, err = newDay(h).appendFrame(text, &m); err != nil {
@@ -383,7 +383,7 @@ func TestFilesOfOtherVersionsAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := open(t, dir, 1<<30)
-	appendAll(t, s, []Minute{newBusy(1).minute(begin + 9)})
+	appendAll(t, s, []Minute{newBusy(1).minute(firstMinute + 9)})
 	got, damages := readAll(t, dir)
 	if len(got) != 2 || damages != nil {
 		t.Fatalf("%d minutes, %v", len(got), damages)
@@ -392,14 +392,14 @@ func TestFilesOfOtherVersionsAreRead(t *testing.T) {
 	if values[Column(Node, "room_cpu_mcpu")] != 77 || values[Column(Node, "cpu_mcpu")] != Absent || got[0].Rows[Work][0].Values[Column(Work, "wait_ms")] != 9 {
 		t.Errorf("%+v", got[0])
 	}
-	if got[1].At != begin+9 || len(got[1].Rows[Work]) != 1 {
+	if got[1].At != firstMinute+9 || len(got[1].Rows[Work]) != 1 {
 		t.Errorf("%+v", got[1])
 	}
 }
 
 func TestARowThatFitsNowhereIsRefused(t *testing.T) {
 	s := open(t, t.TempDir(), 1<<30)
-	good := newBusy(1).minute(begin)
+	good := newBusy(1).minute(firstMinute)
 	short, twice := clone(good), clone(good)
 	short.Rows[Work][0].Values = short.Rows[Work][0].Values[1:]
 	twice.Rows[Work] = append(twice.Rows[Work], twice.Rows[Work][0])
@@ -420,7 +420,7 @@ func FuzzReadDay(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, m := range oddMinutes(3, 4, begin) {
+	for _, m := range oddMinutes(3, 4, firstMinute) {
 		if text, err = d.appendFrame(text, &m); err != nil {
 			f.Fatal(err)
 		}
@@ -452,7 +452,7 @@ func BenchmarkReadAWeek(b *testing.B) {
 	s := open(b, dir, 1<<30)
 	made := newBusy(100)
 	for i := range int64(7 * minutesOfDay) {
-		appendAll(b, s, []Minute{made.minute(begin + i)})
+		appendAll(b, s, []Minute{made.minute(firstMinute + i)})
 	}
 	for b.Loop() {
 		minutes := 0
@@ -469,7 +469,7 @@ func BenchmarkAppendAMinute(b *testing.B) {
 	for range 50 {
 		all = append(all, made.minute(0))
 	}
-	at := begin
+	at := firstMinute
 	for b.Loop() {
 		m := all[at%50]
 		m.At = at
