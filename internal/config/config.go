@@ -26,6 +26,7 @@ type Config struct {
 	Period time.Duration
 	// Signals selects what the kernel reports.
 	Signals Signals
+	History History
 	// Rules select the managed cgroups and give them a class. The first rule that
 	// matches a cgroup applies. Tenon never changes a cgroup that no rule matches.
 	Rules []match.Rule
@@ -114,6 +115,7 @@ func Parse(data []byte) (Config, []Fault) {
 	c := Config{
 		Period:           f.Period.Or(defaultPeriod),
 		Signals:          f.Signals.signals(),
+		History:          f.History.history(),
 		Policy:           f.Policy(),
 		ContainerSockets: f.ContainerSockets,
 		Notices:          slices.Concat(noticesOfRules(f.Rules), sliceNotices(f.Slices, f.sliceUses()), f.Notices(), f.Unlikely()),

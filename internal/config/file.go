@@ -21,6 +21,7 @@ type file struct {
 	// MemoryBandwidth is the memory bandwidth for one L3 cache, in bytes per second.
 	MemoryBandwidth node.Maybe[unit.Bytes] `json:"memoryBandwidth"`
 	Signals         signals                `json:"signals"`
+	History         history                `json:"history"`
 	Reserved        reserved               `json:"reserved"`
 	Rules           []rule                 `json:"rules"`
 	Slices          []Slice                `json:"slices"`
@@ -106,6 +107,7 @@ func (c *checker) checkFile(f file) {
 		}
 	}
 	c.checkMemoryBandwidth(f.MemoryBandwidth)
+	c.checkHistory(f.History)
 	if v := valueOf(f.Reserved.CPU); v > unit.CPUs(unit.MaxCPUs) {
 		c.fault("reserved.cpu", fmt.Sprintf("%v: want at most %d CPUs", v, unit.MaxCPUs))
 	}

@@ -96,6 +96,7 @@ type daemon struct {
 	mechanisms *mechanisms
 	slices     *workers.Desk
 	promises   *promises
+	minutes    *minutes
 
 	containers *inventory.Follower
 	cluster    *cluster.Follower // nil: this node is not in a cluster
@@ -178,7 +179,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if d.slices, err = workers.Open(o.StateDir, fs, d.Log, d.signals.send); err != nil {
 		return err
 	}
-	d.promises = openPromises(o.StateDir, d.Log)
+	d.promises, d.minutes = openPromises(o.StateDir, d.config.History.Directory, time.Now(), d.Log), openMinutes(d.Log)
 	defer d.promises.save()
 	d.containers = inventory.Follow(d.Log, fs, func() {
 		d.changed.Store(true)
@@ -192,6 +193,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	d.containers.First(ctx, last.Containers)
 	background.Go(func() { d.listen(ctx) })
 	background.Go(func() { d.containers.Run(ctx) })
+	background.Go(func() { d.minutes.run(ctx) })
 	background.Go(func() { keepAlive(ctx, d.guard.ticks, d.guard, d.host.Isolation(), d.Log) })
 	d.show.serve(ctx, o, workers.Operator{Pinner: d.mechanisms, Desk: d.slices}, &background)
 	var lost error // the reason why the guard ended
@@ -332,6 +334,7 @@ func (d *daemon) observe(t tick.Tick, err error) {
 	t.Isolation, t.Refused = d.host.Isolation().Status(), d.refusals.Observe(t, passes)
 	d.health.Set(health.Refused, "knobs", health.TextOf(t.Refused))
 	t.Promises = d.promises.tick(t)
+	d.minutes.tick(t, d.config.History)
 	d.host.Delays().WatchSiblings(t.Selection.Mechanism.Row().FollowsLS)
 	d.reporter.tick(t, err)
 	d.guard.end(!t.Snapshot.At.IsZero(), d.agent.Pause())

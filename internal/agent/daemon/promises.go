@@ -1,12 +1,12 @@
 package daemon
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"path/filepath"
+	"time"
 
 	"tenon.sh/tenon/internal/decide/promise"
 	"tenon.sh/tenon/internal/decide/tick"
@@ -17,7 +17,7 @@ import (
 
 // promises gives package promise the least room of each minute. It saves what
 // that has learnt each hour, because it needs days to learn it. The file is on
-// tmpfs, so that a restart of the machine begins anew.
+// tmpfs, so after a restart of the machine only the history has it.
 type promises struct {
 	file   string
 	log    *slog.Logger
@@ -28,11 +28,15 @@ type promises struct {
 	failed string       // the last error of a save that was logged
 }
 
-func openPromises(stateDir string, log *slog.Logger) *promises {
+// openPromises goes on with what the last daemon saved, or, after a restart of the
+// machine, with what the history in a directory says. history may be "".
+func openPromises(stateDir, history string, now time.Time, log *slog.Logger) *promises {
 	p := &promises{file: filepath.Join(stateDir, statedir.PromisesFile), log: log}
 	text, err := statedir.ReadFile(p.file)
 	if err == nil {
 		p.state, err = promise.Restore(text)
+	} else if errors.Is(err, fs.ErrNotExist) {
+		p.state, err = promisesOf(history, now)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		log.Warn("promises of room begin anew, and are made after some days", "error", err)
@@ -45,10 +49,10 @@ func (p *promises) tick(t tick.Tick) []promise.Promise {
 	if t.Snapshot.At.IsZero() || !t.Batch.Enabled() {
 		return nil
 	}
-	now := promise.Room{CPU: roomOf(t.Batch.CPU), Memory: roomOf(t.Batch.Memory)}
+	now := roomNow(t.Batch)
 	minute := t.Begun.Unix() / 60
 	if minute == p.minute {
-		p.least = promise.Room{CPU: lower(p.least.CPU, now.CPU), Memory: lower(p.least.Memory, now.Memory)}
+		p.least = p.least.Lower(now)
 	} else {
 		if p.minute != 0 {
 			p.state.Observe(p.minute, p.least)
@@ -64,6 +68,11 @@ func (p *promises) tick(t tick.Tick) []promise.Promise {
 	return p.state.Promises(minute, now)
 }
 
+// roomNow returns the room for batch work.
+func roomNow(b node.Batch) promise.Room {
+	return promise.Room{CPU: roomOf(b.CPU), Memory: roomOf(b.Memory)}
+}
+
 // roomOf returns the amount that BE work may request, unless an input of it is
 // missing.
 func roomOf[T unit.MilliCPU | unit.Bytes](a node.Amount[T]) node.Maybe[T] {
@@ -71,18 +80,6 @@ func roomOf[T unit.MilliCPU | unit.Bytes](a node.Amount[T]) node.Maybe[T] {
 		return node.Maybe[T]{}
 	}
 	return node.Some(a.Value)
-}
-
-// lower returns the smaller of two values, or the one that is known.
-func lower[T cmp.Ordered](a, b node.Maybe[T]) node.Maybe[T] {
-	x, known := a.Value()
-	if y, has := b.Value(); known && has {
-		return node.Some(min(x, y))
-	}
-	if known {
-		return a
-	}
-	return b
 }
 
 // save saves what was learnt. An error is logged once, and is no reason to stop.

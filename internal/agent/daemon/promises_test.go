@@ -26,7 +26,7 @@ func tickAt(at time.Time, cpu unit.MilliCPU, memory unit.Bytes) tick.Tick {
 // which one has less room, and another daemon after it.
 func TestTicksBecomePromises(t *testing.T) {
 	dir := t.TempDir()
-	p := openPromises(dir, slog.New(slog.DiscardHandler))
+	p := openPromises(dir, "", time.Unix(1_700_006_400, 0), slog.New(slog.DiscardHandler))
 	at := time.Unix(1_700_006_400, 0) // a full hour
 	var last []promise.Promise
 	for range 4 * 24 * 60 {
@@ -55,14 +55,14 @@ func TestTicksBecomePromises(t *testing.T) {
 	}
 	p.save()
 
-	next := openPromises(dir, slog.New(slog.DiscardHandler))
+	next := openPromises(dir, "", time.Unix(1_700_006_400, 0), slog.New(slog.DiscardHandler))
 	if got := next.tick(tickAt(at.Add(time.Minute), 5000, 8<<30))[0].CPU; got.Code != promise.Known || got.Judged == 0 {
 		t.Errorf("after a restart: %+v", got)
 	}
 	if err := os.WriteFile(filepath.Join(dir, statedir.PromisesFile), []byte(`{"cpu":{"seen":-1}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := openPromises(dir, slog.New(slog.DiscardHandler)).tick(tickAt(at, 5000, 8<<30))[0].CPU; got.Code != promise.Unmeasured {
+	if got := openPromises(dir, "", time.Unix(1_700_006_400, 0), slog.New(slog.DiscardHandler)).tick(tickAt(at, 5000, 8<<30))[0].CPU; got.Code != promise.Unmeasured {
 		t.Errorf("from a damaged file: %+v", got)
 	}
 }
@@ -70,7 +70,7 @@ func TestTicksBecomePromises(t *testing.T) {
 // TestPromisesAreSavedEachHour: a daemon that is killed loses an hour at most.
 func TestPromisesAreSavedEachHour(t *testing.T) {
 	dir := t.TempDir()
-	p := openPromises(dir, slog.New(slog.DiscardHandler))
+	p := openPromises(dir, "", time.Unix(1_700_006_400, 0), slog.New(slog.DiscardHandler))
 	at := time.Unix(1_700_006_400, 0)
 	for i := range 121 {
 		p.tick(tickAt(at.Add(time.Duration(i)*time.Minute), 5000, 8<<30))

@@ -80,7 +80,7 @@ func (m *Meter) see(s *node.Snapshot, room promise.Room) {
 			c.see(s.Workloads[i].Usage, s.At)
 		}
 	}
-	m.room = promise.Room{CPU: lower(m.room.CPU, room.CPU), Memory: lower(m.room.Memory, room.Memory)}
+	m.room = m.room.Lower(room)
 }
 
 func (c *counted) see(u node.Usage, at time.Time) {
@@ -89,18 +89,6 @@ func (c *counted) see(u node.Usage, at time.Time) {
 		c.mark, c.marked = u.CPU, at
 	}
 	c.memory, c.total = max(c.memory, mib(u.WorkingSet)), max(c.total, mib(u.Memory))
-}
-
-// lower returns the smaller of two values, or the one that is known.
-func lower[T cmp.Ordered](a, b node.Maybe[T]) node.Maybe[T] {
-	x, known := a.Value()
-	if y, has := b.Value(); known && has {
-		return node.Some(min(x, y))
-	}
-	if known {
-		return a
-	}
-	return b
 }
 
 // end returns the minute that began took ago.

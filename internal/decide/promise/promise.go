@@ -9,6 +9,7 @@
 package promise
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -27,6 +28,22 @@ var Levels = [...]unit.Percent{80, 90, 95}
 type Room struct {
 	CPU    node.Maybe[unit.MilliCPU] `json:"cpu_mcpu,omitzero"`
 	Memory node.Maybe[unit.Bytes]    `json:"memory_bytes,omitzero"`
+}
+
+// Lower returns the smaller amount of each resource, or the one that is known.
+func (r Room) Lower(o Room) Room {
+	return Room{CPU: lower(r.CPU, o.CPU), Memory: lower(r.Memory, o.Memory)}
+}
+
+func lower[T cmp.Ordered](a, b node.Maybe[T]) node.Maybe[T] {
+	x, known := a.Value()
+	if y, has := b.Value(); known && has {
+		return node.Some(min(x, y))
+	}
+	if known {
+		return a
+	}
+	return b
 }
 
 // A Promise is the room that lasts for some hours with a probability. Each

@@ -1,0 +1,52 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/agent/history"
+	"tenon.sh/tenon/internal/config"
+	"tenon.sh/tenon/internal/decide/promise"
+)
+
+// TestTheHistoryOutlivesTheMachine writes the minutes of four days, and begins
+// promises anew from them, as after a restart of the machine.
+func TestTheHistoryOutlivesTheMachine(t *testing.T) {
+	to := config.History{Directory: t.TempDir() + "/history", Size: 32 << 20}
+	m := openMinutes(slog.New(slog.DiscardHandler))
+	ctx, stop := context.WithCancel(t.Context())
+	var writing sync.WaitGroup
+	writing.Go(func() { m.run(ctx) })
+	at := time.Unix(1_700_006_400, 0)
+	const count = 4 * 24 * 60
+	for range count + 1 {
+		for len(m.queue) > 2 { // the disk has a minute for each in truth
+			time.Sleep(100 * time.Microsecond)
+		}
+		m.tick(tickAt(at, 5000, 8<<30), to)
+		at = at.Add(time.Minute)
+	}
+	minutes := 0
+	for deadline := time.Now().Add(20 * time.Second); minutes < count && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		minutes = 0
+		if _, err := history.Read(to.Directory, 0, 1<<40, func(*history.Minute) error { minutes++; return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop()
+	writing.Wait()
+	if minutes != count {
+		t.Fatalf("%d minutes are in the history, want %d", minutes, count)
+	}
+	p := openPromises(t.TempDir(), to.Directory, at, slog.New(slog.DiscardHandler))
+	if got := p.tick(tickAt(at, 5000, 8<<30))[0]; got.CPU.Code != promise.Known || got.CPU.Value != 5000 || got.Memory.Value != 8<<30 || got.CPU.Judged == 0 {
+		t.Errorf("%+v", got)
+	}
+	m.tick(tickAt(at.Add(time.Minute), 1, 1), config.History{})
+	if len(m.queue) > 0 {
+		t.Error("a minute is written without a directory")
+	}
+}
