@@ -307,7 +307,8 @@ func (s *Switched) answered(c SwitchedClaim) SwitchedClaim {
 	c.Whole = s.overTheRun(c, c.Effect.Error)
 	c.Final = s.isFinal()
 	of, to := s.mode(c.Of), s.mode(c.To)
-	if slices.ContainsFunc(s.Measured, func(m SwitchedMode) bool { return m.Disturbances > 0 }) {
+	disturbed := func(m SwitchedMode) bool { return m.Disturbances > 0 }
+	if len(s.tried) > len(s.runs) || slices.ContainsFunc(s.Measured, disturbed) {
 		undropped := c.Question.Answer(ratios(c.Of, c.To, c.metric, s.firsts), len(e.Looks))
 		c.Undropped = &undropped
 	}

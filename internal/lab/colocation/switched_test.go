@@ -386,6 +386,15 @@ func TestAVerdictThatRestsOnVoidRoundsSaysSo(t *testing.T) {
 	if got := switchedClaim(t, AnalyseSwitched(e, switchedRuns(t, e, func(*Window) {})), "tenon-to-frozen-p90"); got.Undropped != nil {
 		t.Errorf("nothing was disturbed: %+v", got.Undropped)
 	}
+	// A start that was void as a whole, although none of its windows is, and its repetition.
+	runs := switchedRuns(t, e, func(*Window) {})
+	void := switchedRuns(t, e, in(report.Tenon, func(w *Window) { w.setP90(t, 40*w.Latency.P90) }))[11]
+	void.Discard(report.Disturbed, "the client itself did not run for 6 % of the requests")
+	runs[11].Index = 13
+	got := switchedClaim(t, AnalyseSwitched(e, slices.Insert(runs, 11, void)), "tenon-to-frozen-p90")
+	if got.Verdict != stat.Met || got.Undropped == nil || got.Undropped.Verdict == stat.Met || got.Undropped.Effect.Rounds != 120 {
+		t.Errorf("%q, and with the first try of the last start %+v", got.Verdict, got.Undropped)
+	}
 }
 
 // TestABadStartOfAtLeastIsHalfAsHigh has a start in which requests hardly make the service

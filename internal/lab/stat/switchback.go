@@ -11,7 +11,7 @@ import (
 
 // An experiment of switched modes starts the service and the batch work a few
 // times. Within each start it changes the mode every second, in rounds that have
-// each mode once. Neighbouring seconds of one start agree far better than two
+// each mode once. In latency, neighbouring seconds of one start agree far better than two
 // starts, so the evidence is the ratio of two modes within a round. But the rounds
 // of a start share its state, so a bound must also hold for the starts.
 
