@@ -45,7 +45,7 @@ func without(t *testing.T, crd *unstructured.Unstructured, path ...any) *unstruc
 	t.Helper()
 	crd = crd.DeepCopy()
 	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
-	var at any = versions[0].(map[string]any)["schema"].(map[string]any)["openAPIV3Schema"]
+	at := versions[0].(map[string]any)["schema"].(map[string]any)["openAPIV3Schema"]
 	for _, key := range path[:len(path)-1] {
 		at = at.(map[string]any)["properties"].(map[string]any)[key.(string)]
 		if items, is := at.(map[string]any)["items"]; is {
