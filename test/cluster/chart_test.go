@@ -37,13 +37,14 @@ type chart struct {
 	c    *Cluster
 	n    *Node
 	helm string
+	from string // the folder of the chart, or its file
 	args []string
 }
 
 // newChart builds Helm and the images, and adds these images to the registry.
 func newChart(t *testing.T, c *Cluster, n *Node) *chart {
 	t.Helper()
-	h := &chart{t: t, c: c, n: n, helm: filepath.Join(Cache(), "helm")}
+	h := &chart{t: t, c: c, n: n, helm: filepath.Join(Cache(), "helm"), from: chartDir}
 	images := os.Getenv("TENON_TEST_RELEASE") // of a guest, which has Helm, too
 	if images == "" {
 		images = t.TempDir()
@@ -198,7 +199,7 @@ func (h *chart) ownCPUs() {
 func (h *chart) install() {
 	h.t.Helper()
 	begun := time.Now()
-	h.run(append([]string{"install", release, chartDir}, h.args...)...)
+	h.run(append([]string{"install", release, h.from}, h.args...)...)
 	requireSoon(h.t, 2*time.Minute, "the node has batch memory", func() error {
 		found, err := h.batchResources()
 		if err == nil && (found["kubernetes.io/batch-memory"] == "" || found["kubernetes.io/batch-memory"] == "0") {
