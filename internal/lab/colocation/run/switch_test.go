@@ -179,7 +179,9 @@ func checkCheck(t *testing.T, e colocation.Experiment, said string) {
 		t.Error("the record has no check of the machine")
 		return
 	}
-	if c.CPUs < 2 || c.Watched < othersLength || c.Windows != trialRounds*len(colocation.TrialModes(e.Modes)) || len(c.Expected) != 2 {
+	// On a busy machine, turns are late, and the load ends before the last ones.
+	modes := len(colocation.TrialModes(e.Modes))
+	if c.CPUs < 2 || c.Watched < othersLength || c.Windows < modes || c.Windows > trialRounds*modes || len(c.Expected) != 2 {
 		t.Errorf("check %+v", c)
 	}
 	for _, line := range c.Lines() {
