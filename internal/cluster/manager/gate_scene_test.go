@@ -350,7 +350,7 @@ func TestNoLeaderGivesRoomTwice(t *testing.T) {
 	for all := int64(pods); w.ended.Load() < all && time.Since(begun) < 20*time.Minute; {
 		next, killNext := lead()
 		before := w.ended.Load()
-		s.waitUntil("some pods run", soon, func() bool { return w.ended.Load() >= min(before+all/int64(least+2), all) })
+		s.waitUntil("some pods run", 4*soon, func() bool { return w.ended.Load() >= min(before+all/int64(least+2), all) })
 		if kills++; kills%2 == 0 {
 			kill()
 		} else {
