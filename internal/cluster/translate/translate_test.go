@@ -124,10 +124,10 @@ func TestADocumentKeepsItsLines(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}
-		// What is left without the lines with amounts or with the annotation is the same.
+		// What is left without the lines with amounts or annotations is the same.
 		others := func(text string) (lines []string) {
 			for line := range strings.Lines(text) {
-				if !strings.Contains(line, "cpu") && !strings.Contains(line, "memory") && !strings.Contains(line, "annotations:") {
+				if !strings.Contains(line, "cpu") && !strings.Contains(line, "memory") && !strings.Contains(line, "annotations:") && !strings.Contains(line, kube.AnnotationScaleUpDelay) {
 					lines = append(lines, line)
 				}
 			}
