@@ -139,8 +139,9 @@ func (a *access) profiles(ctx context.Context) ([]configv1alpha1.ClusterColocati
 
 // webhook reads the inputs of the webhook that changes new pods. Unread lists
 // what it cannot read. This is not an error, because most pods need the same
-// CPUs with or without these changes.
-func (a *access) webhook(ctx context.Context) podpages.Webhook {
+// CPUs with or without these changes. With leftAlone, the namespaces are read also if no
+// profile selects them, because the webhook changes no pod of one that is left alone.
+func (a *access) webhook(ctx context.Context, leftAlone bool) podpages.Webhook {
 	var w podpages.Webhook
 	unread := func(what string, err error) {
 		if err != nil {
@@ -148,7 +149,7 @@ func (a *access) webhook(ctx context.Context) podpages.Webhook {
 		}
 	}
 	var err error
-	if w.Profiles, err = a.profiles(ctx); err != nil || len(w.Profiles) == 0 {
+	if w.Profiles, err = a.profiles(ctx); err != nil || len(w.Profiles) == 0 && !leftAlone {
 		unread("colocation profiles", err)
 		return w
 	}
@@ -158,10 +159,13 @@ func (a *access) webhook(ctx context.Context) podpages.Webhook {
 		return w
 	}
 	var namespaces corev1.NamespaceList
-	unread("namespaces, which profiles select", c.List(ctx, &namespaces))
+	unread("namespaces, which profiles select or which are left alone", c.List(ctx, &namespaces))
 	w.Namespaces = map[string]*corev1.Namespace{}
 	for i := range namespaces.Items {
 		w.Namespaces[namespaces.Items[i].Name] = &namespaces.Items[i]
+	}
+	if len(w.Profiles) == 0 {
+		return w
 	}
 	var classes schedulingv1.PriorityClassList
 	unread("priority classes, which profiles give", c.List(ctx, &classes))

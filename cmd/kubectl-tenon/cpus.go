@@ -71,7 +71,7 @@ places at most 10,000 pods.`,
 				return err
 			}
 			c.FindExisting(all)
-			by := a.webhook(cmd.Context())
+			by := a.webhook(cmd.Context(), false)
 			schedulers, err := a.admit(cmd.Context(), all, by, now())
 			if err != nil {
 				return err

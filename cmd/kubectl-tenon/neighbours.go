@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"tenon.sh/tenon/internal/agent/printable"
 	"tenon.sh/tenon/internal/cluster/admission"
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/neighbour"
@@ -44,15 +45,22 @@ func (a *access) neighbourProblems(ctx context.Context, c client.Client, errOut 
 	objects := neighbour.Objects{HPAs: hpas.Items, VPAs: vpas.Items, Jobs: jobs.Items}
 	created := func(p *corev1.Pod) *corev1.Pod { return p }
 	if len(jobs.Items) > 0 {
-		by := a.webhook(ctx)
+		by := a.webhook(ctx, true)
+		for _, what := range by.Unread {
+			fmt.Fprintf(errOut, "Jobs of Kueue are checked without %s\n", what)
+		}
 		created = func(p *corev1.Pod) *corev1.Pod {
+			if class, known := by.PriorityClasses[p.Spec.PriorityClassName]; known && p.Spec.Priority == nil {
+				p = p.DeepCopy()
+				p.Spec.Priority = &class.Value // as the API server does before it asks the webhook
+			}
 			changed, _ := admission.Mutate(admission.Request{Pod: p, Namespace: by.Namespaces[p.Namespace], Profiles: by.Profiles, PriorityClasses: by.PriorityClasses})
 			return changed
 		}
 	}
 	var lines []string
 	for _, f := range neighbour.Find(objects, pods.Items, created) {
-		lines = append(lines, neighbourText(f))
+		lines = append(lines, printable.Text(neighbourText(f))) // a user may write any kind and name into a target
 	}
 	return lines
 }

@@ -282,7 +282,7 @@ func TestFitAppliesTheProfiles(t *testing.T) {
 	maps.Copy(paths, withRoom)
 	paths[pathPods], paths[pathReview] = refusal(403, "Forbidden", "pods is forbidden"), review("false")
 	out, err := kubectl(t, paths, "fit", file)
-	for _, want := range []string{"12 CPUs of its own", "p: as ClusterColocationProfile own makes it", "because you may not create pods there.\n", "Not looked at: namespaces, which profiles select (", "Not looked at: priority classes"} {
+	for _, want := range []string{"12 CPUs of its own", "p: as ClusterColocationProfile own makes it", "because you may not create pods there.\n", "Not looked at: namespaces, which profiles select or which are left alone (", "Not looked at: priority classes"} {
 		if !errors.Is(err, errNoRoom) || !strings.Contains(out, want) {
 			t.Errorf("%v, want %q in\n%s", err, want, out)
 		}

@@ -39,7 +39,8 @@ func translateCommand(a *access) *cobra.Command {
 pods: profiles act, cpu and memory of batch work become batch resources, and
 missing limits and requests are filled in. Then the manifest says what its pods
 request, and what reads only the template sees it: Kueue, a review, a diff. The
-webhook leaves such pods as they are, but for its list of the profiles.
+webhook leaves such pods as they are, but for its list of the profiles and the
+gate of batch pods.
 
 A document without batch work is printed as it is, to the byte. A translated one
 keeps its comments, its blank lines and the order of its fields. FILE is a file
@@ -142,8 +143,8 @@ func (q *translation) translator(ctx context.Context, errOut io.Writer) (transla
 		fmt.Fprintln(errOut, "there is no kubeconfig, so no profile acts: --profile names a file with profiles")
 		return t, nil
 	}
-	by := q.webhook(ctx)
-	if len(by.Profiles) == 0 && len(by.Unread) > 0 {
+	by := q.webhook(ctx, true)
+	if by.Namespaces == nil && len(by.Unread) > 0 { // not even the profiles
 		return t, fmt.Errorf("not read: %s: name a file with --profile, or leave profiles out with --local", by.Unread[0])
 	}
 	for _, text := range by.Unread {

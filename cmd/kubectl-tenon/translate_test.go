@@ -34,13 +34,16 @@ func TestTranslatePrintsTheManifests(t *testing.T) {
 	profile := write("profile.yaml", "kind: ClusterColocationProfile\nmetadata: {name: spark}\nspec: {selector: {matchLabels: {app: spark}}, qosClass: BE, priorityClassName: koord-batch}\n")
 	all := filepath.Join(dir, "all")
 	const two = "        limits: {kubernetes.io/batch-cpu: 2k, kubernetes.io/batch-memory: 1Gi}\n"
+	installed := with(installed, "/api/v1/namespaces", `{"kind": "NamespaceList", "apiVersion": "v1", "items": []}`)
 	profiles := with(installed, pathProfiles, `{"kind": "ClusterColocationProfileList", "apiVersion": "config.koordinator.sh/v1alpha1", "items": [
 		{"metadata": {"name": "spark"}, "spec": {"qosClass": "BE", "selector": {"matchLabels": {"app": "spark"}}}}]}`)
+	leftAlone := with(installed, "/api/v1/namespaces", `{"kind": "NamespaceList", "apiVersion": "v1", "items": [{"metadata": {"name": "default", "labels": {"tenon.sh/ignore": "true"}}}]}`)
 	for name, x := range map[string]struct {
 		paths      map[string]string
 		args       []string
 		translated int
 	}{
+		"a namespace left alone":      {leftAlone, []string{"-f", job}, 0},
 		"a file":                      {installed, []string{"-f", job}, 1},
 		"without -f":                  {installed, []string{job}, 1},
 		"a folder":                    {installed, []string{"-f", all}, 1},
