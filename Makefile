@@ -157,7 +157,7 @@ image: deps-build ## the container images as OCI archives in bin/images, for amd
 .PHONY: release
 release: deps-build ## everything of a release in bin/release: VERSION=v1.2.3; REGISTRY=host/path and DOWNLOADS=URL say where it will be
 	@[ -z "$$(git status --porcelain)" ] || { echo "release: commit first, or the sources of this release are lost"; git status --short; exit 1; }
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(GO) run ./deploy/release -version $(VERSION) -registry "$(REGISTRY)" -downloads "$(DOWNLOADS)" $(RELEASE_FLAGS)
+	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} $(GO) run ./deploy/release -version $(VERSION) -registry "$(REGISTRY)" -downloads "$(DOWNLOADS)" $(RELEASE_FLAGS)
 	@scripts/vulnerabilities.sh
 
 .PHONY: release-push

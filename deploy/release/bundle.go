@@ -67,7 +67,7 @@ func (r *release) sums() error {
 		}
 		fmt.Fprintf(&all, "%s  %s\n", sum, filepath.ToSlash(name))
 	}
-	return pack.WriteFile(filepath.Join(r.out, mark), func(w io.Writer) error {
+	return pack.WriteFile(filepath.Join(r.out, sumsFile), func(w io.Writer) error {
 		_, err := io.WriteString(w, all.String())
 		return err
 	})

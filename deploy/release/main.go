@@ -95,13 +95,20 @@ func listed(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
 }
 
-// mark is the file by which a release is known, so that nothing else is removed.
-const mark = "SHA256SUMS"
+// sumsFile has the checksums of a release.
+const sumsFile = "SHA256SUMS"
+
+// marks are the files by which a complete release is known, so that nothing else is removed.
+var marks = []string{sumsFile, "INSTALL.md", filepath.Join("krew", "tenon.yaml")}
 
 // emptied makes a folder that is empty. It removes an older release, and refuses a folder
 // with other files.
 func emptied(dir string) error {
-	if _, err := os.Stat(filepath.Join(dir, mark)); err == nil {
+	complete := !slices.ContainsFunc(marks, func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return err != nil
+	})
+	if complete {
 		if err := os.RemoveAll(dir); err != nil {
 			return err
 		}
