@@ -1,5 +1,5 @@
 // Calibration reads traces of machines, promises room for batch work at each hour
-// from what came before it, and prints how often such promises came true. It does
+// from what came before it and from its first step, and prints how often such promises came true. It does
 // so for the promises of package promise, and beside them for rivals: a
 // percentile of history, and other adaptive quantiles.
 //
