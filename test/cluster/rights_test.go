@@ -50,8 +50,11 @@ var rareRights = map[right]string{
 	{"tenon-manager", "create", "events.k8s.io", "events"}: "TestADegradationCausesAnEventAtItsBeginAndEnd",
 	{"tenon-manager", "patch", "", "events"}:               "the same event again",
 	{"tenon-manager", "patch", "events.k8s.io", "events"}:  "the same event again",
+	{"tenon-manager", "watch", "", "pods"}:                 "TestAGateOpensWhenThereIsRoom",
+	{"tenon-manager", "patch", "", "pods"}:                 "TestAGateOpensWhenThereIsRoom",
 	{"tenon-manager", "update", "", "secrets"}:             "TestCertificatesChangeUnderLoad",
 	{"tenon-uninstall", "get", "", "nodes"}:                "agents on nodes that are lost",
+	{"tenon-uninstall", "patch", "", "pods"}:               "pods with a gate",
 	{"tenon-uninstall", "patch", "", "nodes/status"}:       "where the manager is not the first to take the batch resources off",
 	{"tenon-uninstall", "list", "", "pods"}:                "agents on nodes that are lost",
 
