@@ -37,6 +37,7 @@ type Meter struct {
 // counted is the state of a row: its counters at the first tick of the minute, and
 // the greatest values since then.
 type counted struct {
+	class  node.Class
 	first  node.Usage
 	mark   node.Maybe[time.Duration] // the CPU time at marked
 	marked time.Time
@@ -58,6 +59,7 @@ func (m *Meter) Observe(at time.Time, s *node.Snapshot, room promise.Room) (done
 			work: make(map[node.WorkloadID]*counted, len(s.Workloads)), waits: make(map[[2]node.WorkloadID]time.Duration, len(s.Waits))}
 		for i := range s.Workloads {
 			c := begin(s.Workloads[i].Usage, s.At)
+			c.class = s.Workloads[i].Class
 			m.work[s.Workloads[i].ID] = &c
 		}
 		for _, w := range s.Waits {
@@ -132,11 +134,45 @@ func (m *Meter) end(s *node.Snapshot, took time.Duration) Minute {
 	return out
 }
 
-// pairs returns the pairs of which one waited longest for the other.
+// pairs returns the pairs of which one waited longest for the other. The waits of a
+// snapshot are totals, and it names only some runners of a waiter. The total of a
+// runner that loses its name goes into that of the rest of its class, and back when it
+// is named again. Neither is a wait of this minute.
 func (m *Meter) pairs(waits []node.Wait) []Row {
+	type pair = [2]node.WorkloadID
+	now := make(map[pair]time.Duration, len(waits))
+	for _, w := range waits {
+		now[pair{w.Waiter, w.Runner}] = w.Time
+	}
+	// moved has what came into the total of a rest from a runner that was named.
+	moved := map[pair]time.Duration{}
+	for p, first := range m.waits {
+		if c := m.work[p[1]]; c != nil {
+			if t, named := now[p]; !named || t < first { // it has ended, or begun anew
+				moved[pair{p[0], node.RestOf(c.class)}] += first
+			}
+		}
+	}
+	// unknown has the pairs whose total at the start of the minute is not known.
+	unknown := map[pair]bool{}
+	for p := range now {
+		c := m.work[p[1]]
+		if _, was := m.waits[p]; was || c == nil {
+			continue
+		}
+		rest := pair{p[0], node.RestOf(c.class)}
+		if _, had := m.waits[rest]; had { // it may have counted there
+			unknown[p], unknown[rest] = true, true
+		}
+	}
 	byWaiter := map[node.WorkloadID][]node.Wait{}
 	for _, w := range waits {
-		if w.Time -= m.waits[[2]node.WorkloadID{w.Waiter, w.Runner}]; w.Time >= leastWait {
+		p := pair{w.Waiter, w.Runner}
+		first := m.waits[p] + moved[p]
+		if m.work[w.Runner] != nil && w.Time < first {
+			first = 0 // its counter began anew
+		}
+		if w.Time -= first; w.Time >= leastWait && !unknown[p] {
 			byWaiter[w.Waiter] = append(byWaiter[w.Waiter], w)
 		}
 	}

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -105,5 +106,84 @@ func TestAWorkloadThatCameWithinTheMinuteHasNoRow(t *testing.T) {
 	done, complete := m.Observe(start.Add(time.Minute), snapshotAt(60), promise.Room{})
 	if !complete || len(done.Rows[Work]) != 0 || len(done.Rows[Node]) != 1 {
 		t.Errorf("%+v, %v", done, complete)
+	}
+}
+
+// TestAPairHasTheWaitOfItsMinuteOnly: a snapshot has the totals of some runners, and
+// those of the others in one sum for each class.
+func TestAPairHasTheWaitOfItsMinuteOnly(t *testing.T) {
+	rest := node.RestOf(node.BE)
+	for name, c := range map[string]struct {
+		first, now, want map[node.WorkloadID]time.Duration
+		ended            bool // the runner a has ended
+	}{
+		"a runner becomes named": {
+			map[node.WorkloadID]time.Duration{"b": 2 * time.Hour, rest: time.Hour},
+			map[node.WorkloadID]time.Duration{"a": time.Hour, "b": 2*time.Hour + time.Second, rest: time.Minute},
+			map[node.WorkloadID]time.Duration{"b": time.Second}, false,
+		},
+		"a runner is no longer named": {
+			map[node.WorkloadID]time.Duration{"a": time.Hour, "b": time.Hour, rest: time.Minute},
+			map[node.WorkloadID]time.Duration{"b": time.Hour, rest: time.Hour + time.Minute + 3*time.Second},
+			map[node.WorkloadID]time.Duration{rest: 3 * time.Second}, false,
+		},
+		"one takes the name of another": {
+			map[node.WorkloadID]time.Duration{"a": 2 * time.Hour, rest: time.Hour},
+			map[node.WorkloadID]time.Duration{"b": time.Hour, rest: 2*time.Hour + time.Second},
+			map[node.WorkloadID]time.Duration{}, false,
+		},
+		"a pod ends, and there was no rest": {
+			map[node.WorkloadID]time.Duration{"a": time.Hour},
+			map[node.WorkloadID]time.Duration{rest: time.Hour + 4*time.Second},
+			map[node.WorkloadID]time.Duration{rest: 4 * time.Second}, true,
+		},
+		"a pod begins anew with the same name": {
+			map[node.WorkloadID]time.Duration{"a": time.Hour, rest: time.Minute},
+			map[node.WorkloadID]time.Duration{"a": 2 * time.Second, rest: time.Hour + time.Minute + time.Second},
+			map[node.WorkloadID]time.Duration{"a": 2 * time.Second, rest: time.Second}, false,
+		},
+		"the first wait for a runner": {
+			map[node.WorkloadID]time.Duration{"b": time.Hour},
+			map[node.WorkloadID]time.Duration{"a": time.Second, "b": time.Hour},
+			map[node.WorkloadID]time.Duration{"a": time.Second}, false,
+		},
+		"a runner that came within the minute": {
+			map[node.WorkloadID]time.Duration{rest: time.Hour},
+			map[node.WorkloadID]time.Duration{"new": time.Second, rest: time.Hour},
+			map[node.WorkloadID]time.Duration{"new": time.Second}, false,
+		},
+		"the counters of the waiter begin anew": {
+			map[node.WorkloadID]time.Duration{"a": time.Hour, rest: time.Hour, node.RunnerKernel: time.Hour},
+			map[node.WorkloadID]time.Duration{"a": time.Second, rest: time.Second, node.RunnerKernel: time.Second},
+			map[node.WorkloadID]time.Duration{"a": time.Second}, false,
+		},
+	} {
+		var m Meter
+		start := time.Unix(1_700_006_400, 0)
+		snapshot := func(second int, waits map[node.WorkloadID]time.Duration, without bool) *node.Snapshot {
+			s := snapshotAt(second)
+			s.Waits = nil
+			for _, id := range []node.WorkloadID{"a", "b"} {
+				if id != "a" || !without {
+					s.Workloads = append(s.Workloads, node.Workload{ID: id, Class: node.BE})
+				}
+			}
+			for runner, total := range waits {
+				s.Waits = append(s.Waits, node.Wait{Waiter: "web", Runner: runner, Time: total})
+			}
+			return s
+		}
+		m.Observe(start, snapshot(0, c.first, false), promise.Room{})
+		done, complete := m.Observe(start.Add(time.Minute), snapshot(60, c.now, c.ended), promise.Room{})
+		if !complete || len(done.Rows[Pair]) != len(c.want) {
+			t.Errorf("%s: %+v, want %v", name, done.Rows[Pair], c.want)
+			continue
+		}
+		for runner, want := range c.want {
+			i := slices.IndexFunc(done.Rows[Pair], func(r Row) bool { return r.Name == PairName("web", string(runner)) })
+			if i < 0 || done.Rows[Pair][i].Values[0] != want.Milliseconds() {
+				t.Errorf("%s: %+v, want %v", name, done.Rows[Pair], c.want)
+			}
+		}
 	}
 }
