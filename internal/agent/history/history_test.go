@@ -353,7 +353,7 @@ func TestAClockThatIsSetBackLeavesAHole(t *testing.T) {
 	b := newBusy(2)
 	day := firstMinute + minutesOfDay
 	appendAll(t, s, []Minute{b.minute(day), b.minute(day + 5)})
-	for _, at := range []int64{day + 5, day + 4, day - 1, -1} {
+	for _, at := range []int64{day + 5, day + 4, -1} {
 		if err := s.Append(b.minute(at)); !errors.Is(err, ErrPast) {
 			t.Errorf("minute %d: %v", at-day, err)
 		}
@@ -362,6 +362,37 @@ func TestAClockThatIsSetBackLeavesAHole(t *testing.T) {
 	got, _ := readAll(t, dir)
 	if len(got) != 3 || got[1].At != day+5 || got[2].At != day+6 {
 		t.Errorf("%d minutes", len(got))
+	}
+}
+
+// TestAClockThatRanAheadCostsNoLaterMinute writes two minutes of a later day, and then
+// those of now, also after a restart. The size of all files is kept.
+func TestAClockThatRanAheadCostsNoLaterMinute(t *testing.T) {
+	dir := t.TempDir()
+	b := newBusy(20)
+	s := open(t, dir, 20_000)
+	const ahead = firstMinute + 27_000*minutesOfDay // in 2098
+	appendAll(t, s, []Minute{b.minute(firstMinute), b.minute(ahead), b.minute(ahead + 1), b.minute(firstMinute + 3)})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, dir, 20_000)
+	appendAll(t, s, []Minute{b.minute(firstMinute + 4), b.minute(firstMinute + minutesOfDay)})
+	got, damages := readAll(t, dir)
+	var at []int64
+	for _, m := range got {
+		at = append(at, m.At-firstMinute)
+	}
+	if want := []int64{0, 3, 4, minutesOfDay, ahead - firstMinute, ahead + 1 - firstMinute}; !slices.Equal(at, want) || damages != nil {
+		t.Errorf("minutes %v, want %v, %v", at, want, damages)
+	}
+	var err error
+	for i := int64(1); err == nil && i < 1000; i++ {
+		err = s.Append(b.minute(firstMinute + minutesOfDay + i))
+	}
+	files, listed := list(dir)
+	if !errors.Is(err, ErrFull) || listed != nil || len(files) != 1 || files[0].day != firstDay+1 {
+		t.Errorf("the day of now gets the room last: %v, %v, %v", files, listed, err)
 	}
 }
 

@@ -16,9 +16,9 @@ import (
 )
 
 var (
-	// ErrPast means that a minute is not later than the last one: the clock was
-	// set back. It is not written, and leaves a hole.
-	ErrPast = errors.New("the minute is not later than the last one")
+	// ErrPast means that a minute is not later than the last one of its day: the clock
+	// was set back. It is not written, and leaves a hole.
+	ErrPast = errors.New("the minute is not later than the last one of its day")
 	// ErrFull means that the files of this day alone have the size that the store
 	// may have. The day ends with a hole.
 	ErrFull = errors.New("the history of this day has the size that all days may have")
@@ -50,7 +50,7 @@ func (s *Store) Append(m Minute) error {
 	if m.At < 0 || number > maxDay {
 		return ErrPast
 	}
-	if s.day == nil || number > s.day.Day {
+	if s.day == nil || number != s.day.Day {
 		if err := s.open(number); err != nil {
 			return err
 		}
@@ -87,7 +87,8 @@ func (s *Store) Close() error {
 }
 
 // open opens the file for a day: the last one of this day, if it has the columns
-// of this version, or a new one. It removes what a tear has left at its end.
+// of this version, or a new one. It removes what a tear has left at its end. Files of
+// later days stay: either they are from a clock that ran ahead, or this one runs behind.
 func (s *Store) open(number int64) error {
 	if err := s.Close(); err != nil {
 		return err
@@ -97,9 +98,8 @@ func (s *Store) open(number int64) error {
 		return err
 	}
 	next := fileName{day: number}
-	if n := len(files); n > 0 && files[n-1].day > number {
-		return fmt.Errorf("%w: there is %s", ErrPast, files[n-1].in(s.dir))
-	} else if n > 0 && files[n-1].day == number {
+	files = slices.DeleteFunc(files, func(f fileName) bool { return f.day > number })
+	if n := len(files); n > 0 && files[n-1].day == number {
 		d, size, err := s.resume(files[n-1])
 		if err != nil {
 			return err
@@ -157,7 +157,7 @@ func (s *Store) use(name fileName, d *day, size int64) error {
 	return nil
 }
 
-// room removes the oldest files until there is room for some bytes.
+// room removes the oldest files of other days until there is room for some bytes.
 func (s *Store) room(more int64) error {
 	files, err := list(s.dir)
 	if err != nil {
@@ -172,12 +172,15 @@ func (s *Store) room(more int64) error {
 			return nil
 		}
 		if f.day == s.day.Day {
-			return ErrFull
+			continue
 		}
 		if err := os.Remove(f.in(s.dir)); err != nil {
 			return fmt.Errorf("remove an old day of the history: %w", err)
 		}
 		total -= f.size
+	}
+	if total > s.most {
+		return ErrFull
 	}
 	return nil
 }
