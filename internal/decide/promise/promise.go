@@ -95,9 +95,10 @@ type State struct {
 
 const mib = 1 << 20
 
-// Observe adds the room of a minute, which counts from 1970. If the clock was set
-// back to an earlier hour, the past hours are forgotten, because their hours of the
-// day may be wrong; what the promises have learnt stays.
+// Observe adds the room of a minute, which counts from 1970. A minute of the hour that
+// has just ended does not count. If the clock was set back further, the past hours are
+// forgotten, because their hours of the day may be wrong; what the promises have learnt
+// stays.
 func (s *State) Observe(minute int64, room Room) {
 	if v, known := room.CPU.Value(); known {
 		s.CPU.observe(minute, int64(v))

@@ -351,6 +351,24 @@ func TestAHoleJudgesNothing(t *testing.T) {
 	}
 }
 
+// TestAClockThatIsSetBackOverAFullHourForgetsNothing sets it back by a minute.
+func TestAClockThatIsSetBackOverAFullHourForgetsNothing(t *testing.T) {
+	var s, want State
+	feed(&s, 10, 4, shapes["daily"], cpuOnly, nil)
+	feed(&want, 10, 4, shapes["daily"], cpuOnly, nil)
+	room := cpuOnly(9000)
+	full := (s.CPU.Last/60 + 1) * 60
+	for _, minute := range []int64{full, full - 1, full + 1} {
+		s.Observe(minute, room)
+		if minute >= full {
+			want.Observe(minute, room)
+		}
+	}
+	if got := s.Promises(full+1, room); !reflect.DeepEqual(got, want.Promises(full+1, room)) || got[0].CPU.Code != Known {
+		t.Errorf("%+v", got)
+	}
+}
+
 // TestASavedStateGoesOnAsIfNothingWas also checks that the state of a node with
 // hundreds of CPUs is small.
 func TestASavedStateGoesOnAsIfNothingWas(t *testing.T) {

@@ -61,6 +61,8 @@ func (t *track) observe(minute, value int64) {
 		t.Begun, t.Hour = true, hour
 		t.Now = value
 		t.promise()
+	case hour == t.Hour-1:
+		return // the clock was set back by some seconds: this hour was judged
 	case hour < t.Hour || hour > t.Hour+keep:
 		// The clock was set, or the agent was away for weeks. Open promises have no end.
 		t.restart(hour)
@@ -214,7 +216,7 @@ type sample struct{ value, weight int64 }
 
 // nearness is the weight of a window that began at the hour of the day of now, one
 // hour beside it, and so on. Room follows the day, so such windows say more. All
-// others have the last weight: two weeks have too few windows of one hour of the
+// others have the last weight: ten days have too few windows of one hour of the
 // day for the rare values that a sure promise needs.
 var nearness = [...]int64{16, 8, 4, 1}
 
