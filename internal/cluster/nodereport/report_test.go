@@ -401,6 +401,28 @@ func TestTheReportIsMadeWhereThereIsNone(t *testing.T) {
 	}
 }
 
+// TestAnOlderDefinitionIsLoggedOnce deletes the report while the definition of the
+// reports lacks a field: the report is made anew, and the log says nothing new.
+func TestAnOlderDefinitionIsLoggedOnce(t *testing.T) {
+	a := &api{exists: true}
+	var log strings.Builder
+	s := NewSender(a, "node-1", func() types.UID { return "" }, slog.New(slog.NewTextHandler(&log, nil)))
+	s.fields = &apiserver.Fields{Properties: map[string]*apiserver.Fields{"status": {Properties: map[string]*apiserver.Fields{"reported": {}}}}}
+	s.asked = time.Now()
+	for _, exists := range []bool{true, false, true} {
+		a.exists = exists
+		if err := s.send(context.Background(), offer(100)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "status.batch") {
+		t.Errorf("the log has %d lines:\n%s", n, log.String())
+	}
+	if _, last := a.said(); strings.Contains(last, "batch") {
+		t.Error(last)
+	}
+}
+
 func TestTheLatestReportIsSentWhenTheServerIsBack(t *testing.T) {
 	a := &api{exists: true, fail: errors.New("no route to host")}
 	s := NewSender(a, "node-1", func() types.UID { return "" }, slog.New(slog.DiscardHandler))

@@ -149,15 +149,15 @@ type appliedMeta struct {
 func (s *Sender) send(ctx context.Context, status v1alpha1.NodeReportStatus) error {
 	path := fmt.Sprintf("/apis/%s/nodereports/%s", v1alpha1.GroupVersion, s.node)
 	report := appliedReport{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeReport", Metadata: appliedMeta{Name: s.node}}
-	fields, err := withoutEmpty(status)
-	if err != nil {
-		return fmt.Errorf("apply %s: %w", path, err)
-	}
 	declare := func() error {
+		fields, err := withoutEmpty(status) // declare drops fields of it
+		if err != nil {
+			return fmt.Errorf("apply %s: %w", path, err)
+		}
 		report.Status = fields
 		return s.declare(ctx, path+"/status", report)
 	}
-	err = declare()
+	err := declare()
 	if !errors.Is(err, apiserver.ErrAbsent) {
 		return err
 	}
