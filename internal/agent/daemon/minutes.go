@@ -94,17 +94,18 @@ func (m *minutes) say(failed *string, err error) {
 	*failed = text
 }
 
-// learnt is the time of the history from which promises begin anew. They forget
-// what is older.
+// learnt is the time of the history from which promises learn again. They rest on the
+// room of ten days; what they had learnt from the time before is lost.
 const learnt = 14 * 24 * time.Hour
 
-// promisesOf returns what the history in a directory says about room.
-func promisesOf(dir string, now time.Time) (s promise.State, err error) {
+// promisesOf returns what the history in a directory says about room. After an error,
+// or with damages, that is a part of it.
+func promisesOf(dir string, now time.Time) (s promise.State, damages []history.Damage, err error) {
 	if dir == "" {
-		return s, nil
+		return s, nil, nil
 	}
 	cpu, memory := history.Column(history.Node, "room_cpu_mcpu"), history.Column(history.Node, "room_memory_mib")
-	_, err = history.Read(dir, now.Add(-learnt).Unix()/60, now.Unix()/60, func(m *history.Minute) error {
+	damages, err = history.Read(dir, now.Add(-learnt).Unix()/60, now.Unix()/60, func(m *history.Minute) error {
 		for _, r := range m.Rows[history.Node] {
 			var room promise.Room
 			if v := r.Values[cpu]; v != history.Absent {
@@ -117,5 +118,5 @@ func promisesOf(dir string, now time.Time) (s promise.State, err error) {
 		}
 		return nil
 	})
-	return s, err
+	return s, damages, err
 }

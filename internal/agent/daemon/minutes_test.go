@@ -2,7 +2,11 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -10,6 +14,7 @@ import (
 	"tenon.sh/tenon/internal/agent/history"
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/decide/promise"
+	"tenon.sh/tenon/internal/machine/statedir"
 )
 
 // TestTheHistoryOutlivesTheMachine writes the minutes of four days, and begins
@@ -44,6 +49,35 @@ func TestTheHistoryOutlivesTheMachine(t *testing.T) {
 	p := openPromises(t.TempDir(), to.Directory, at, slog.New(slog.DiscardHandler))
 	if got := p.tick(tickAt(at, 5000, 8<<30))[0]; got.CPU.Code != promise.Known || got.CPU.Value != 5000 || got.Memory.Value != 8<<30 || got.CPU.Judged == 0 {
 		t.Errorf("%+v", got)
+	}
+
+	// A damaged file of saved promises, and then a damaged day of the history.
+	saved := t.TempDir()
+	if err := os.WriteFile(filepath.Join(saved, statedir.PromisesFile), []byte(`{"cpu":{"seen":-1}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	log := slog.New(slog.NewTextHandler(&said, nil))
+	if got := openPromises(saved, to.Directory, at, log).tick(tickAt(at, 5000, 8<<30))[0]; got.CPU.Code != promise.Known || strings.Count(said.String(), "\n") != 1 {
+		t.Errorf("from a damaged file, with a history: %+v\n%s", got, said.String())
+	}
+	days, err := filepath.Glob(to.Directory + "/*")
+	if err != nil || len(days) < 4 {
+		t.Fatal(days, err)
+	}
+	if err := os.WriteFile(days[1], []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	said.Reset()
+	openPromises(t.TempDir(), to.Directory, at, log)
+	if !strings.Contains(said.String(), filepath.Base(days[1])) || strings.Count(said.String(), "\n") != 1 {
+		t.Errorf("from a damaged day: %s", said.String())
+	}
+	if err := errors.Join(os.Remove(days[2]), os.Mkdir(days[2], 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if p := openPromises(t.TempDir(), to.Directory, at, log); !strings.Contains(said.String(), "a part of the history only") || p.state.CPU.Last == 0 {
+		t.Errorf("from a day that cannot be read: %s", said.String())
 	}
 	m.tick(tickAt(at.Add(time.Minute), 1, 1), config.History{})
 	if len(m.queue) > 0 {

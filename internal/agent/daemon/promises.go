@@ -29,18 +29,28 @@ type promises struct {
 }
 
 // openPromises goes on with what the last daemon saved, or, after a restart of the
-// machine, with what the history in a directory says. history may be "".
+// machine or if that is damaged, with what the history in a directory says. history may
+// be "".
 func openPromises(stateDir, history string, now time.Time, log *slog.Logger) *promises {
 	p := &promises{file: filepath.Join(stateDir, statedir.PromisesFile), log: log}
 	text, err := statedir.ReadFile(p.file)
 	if err == nil {
 		p.state, err = promise.Restore(text)
-	} else if errors.Is(err, fs.ErrNotExist) {
-		p.state, err = promisesOf(history, now)
+	}
+	if err == nil {
+		return p
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		log.Warn("the saved promises of room are lost; the history is read instead, if there is one", "error", err)
+	}
+	state, damages, err := promisesOf(history, now)
+	for _, d := range damages {
+		log.Warn("a part of the history is damaged; promises of room do without it", "file", d.File, "bytes", d.Bytes)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		log.Warn("promises of room begin anew, and are made after some days", "error", err)
+		log.Warn("promises of room rest on a part of the history only", "error", err)
 	}
+	p.state = state
 	return p
 }
 
@@ -91,7 +101,7 @@ func (p *promises) save() {
 	said := ""
 	if err != nil {
 		if said = err.Error(); said != p.failed {
-			p.log.Warn("promises of room begin anew if tenond starts again", "error", fmt.Errorf("save promises: %w", err))
+			p.log.Warn("promises of room begin anew or with the history if tenond starts again", "error", fmt.Errorf("save promises: %w", err))
 		}
 	}
 	p.failed = said
