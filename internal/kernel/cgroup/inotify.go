@@ -26,8 +26,8 @@ const entryEvents = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.
 // writeEvents are the watched events of a directory: writes to the files in it.
 const writeEvents = unix.IN_MODIFY | unix.IN_ONLYDIR
 
-// An eventQueue is a queue of events. Only the goroutine that closes the queue may add
-// and remove watches.
+// An eventQueue is a queue of events. No watch may be added or removed after or during
+// Close: the number of the file may be that of another one then.
 type eventQueue struct {
 	*os.File // a read waits in Go's poller and blocks no thread
 	fd       int
