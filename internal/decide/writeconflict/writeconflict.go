@@ -38,10 +38,11 @@ const (
 	manyConflicts = 10
 	// maxResets is the number of resets within Remembered that do not count. Above it,
 	// all of them count, because another component may write the same value. The kubelet
-	// has systemd set the weights of its levels each minute, and when a pod starts or
-	// ends, so this is enough for the starts and ends of 25 pods. While a bound is reset
-	// in each tick, it is found above the number within a minute.
-	maxResets = 60
+	// has systemd set the weights of its levels each minute, and about twice when a pod
+	// starts and twice when it ends, so this is enough for 70 short jobs. A component that
+	// writes the same value each second is found after five minutes, and one that writes
+	// it less often than each two seconds is not: Tenon writes its value again each time.
+	maxResets = 300
 )
 
 // Pause changes wants that would write a contested knob before its pause is

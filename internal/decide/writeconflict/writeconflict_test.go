@@ -92,6 +92,20 @@ func TestResetsOfSystemdCountAboveTheirNumber(t *testing.T) {
 	}
 }
 
+// TestShortJobsAreNoConflict: for each of fifty jobs in ten minutes the kubelet has systemd
+// set the weights of its levels four times, and once more each minute.
+func TestShortJobsAreNoConflict(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	k := node.WriteConflict{Knob: knob, Wrote: now}
+	const jobs, each = 50, 4
+	for i := range 10 + jobs*each {
+		k.Resets = append(k.Resets, now.Add(-Remembered+time.Duration(i)*Remembered/(10+jobs*each)))
+	}
+	if s := (node.Snapshot{At: now, Conflicts: []node.WriteConflict{k}}); Contested(s, knob) || len(Remarks(s)) > 0 {
+		t.Errorf("%q", Remarks(s))
+	}
+}
+
 func TestConflictsOfLongAgoAreOver(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	s := conflict(now, time.Second, manyConflicts)
