@@ -25,7 +25,7 @@ const (
 // knows in files of other versions.
 var Columns = [kinds][]string{
 	Node: {
-		"cpu_mcpu", "cpu_max_mcpu", "system_mcpu", "steal_mcpu", "memory_mib", "working_set_mib",
+		"cpu_mcpu", "cpu_max_mcpu", "steal_mcpu", "memory_mib", "working_set_mib",
 		"cpu_some_ms", "memory_some_ms", "memory_full_ms", "io_some_ms", "io_full_ms",
 		"room_cpu_mcpu", "room_memory_mib",
 	},

@@ -39,7 +39,7 @@ func (b *busy) row(name string, means []int64, share float64) Row {
 
 func (b *busy) minute(at int64) Minute {
 	m := Minute{At: at}
-	m.Rows[Node] = []Row{b.row("", []int64{20_000, 30_000, 1500, 20, 60_000, 50_000, 9000, 200, 100, 900, 300, 12_000, 30_000}, 0.1)}
+	m.Rows[Node] = []Row{b.row("", []int64{20_000, 30_000, 20, 60_000, 50_000, 9000, 200, 100, 900, 300, 12_000, 30_000}, 0.1)}
 	for i := range b.workloads {
 		id := fmt.Sprintf("kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod%08x_0f3a_4b5c_9d8e_%012x.slice", i, i*i)
 		r := b.row(id, []int64{0, 150, 300, 0, 0, 0, 0, 40, 0, 2, 1}, 0.15)

@@ -55,7 +55,7 @@ func TestAMinuteIsWhatTheCountersSay(t *testing.T) {
 		{0, Work, "request_mcpu", 2000}, {0, Work, "limit_mcpu", Absent}, {0, Work, "throttled_ms", 6000}, {0, Work, "wait_ms", 1200},
 		{0, Work, "wait_p99_bucket", 2}, {0, Work, "working_set_mib", 300}, {0, Work, "refaults", Absent},
 		{0, Node, "cpu_mcpu", 3500}, {0, Node, "memory_mib", 60}, {1, Node, "memory_mib", 120}, {0, Node, "io_some_ms", 600},
-		{0, Node, "room_cpu_mcpu", 900}, {1, Node, "room_cpu_mcpu", 4000}, {0, Node, "room_memory_mib", Absent}, {0, Node, "system_mcpu", Absent},
+		{0, Node, "room_cpu_mcpu", 900}, {1, Node, "room_cpu_mcpu", 4000}, {0, Node, "room_memory_mib", Absent}, {0, Node, "steal_mcpu", Absent},
 		{0, Pair, "wait_ms", 1000},
 	} {
 		rows := got[c.minute].Rows[c.kind]
@@ -183,6 +183,36 @@ func TestAPairHasTheWaitOfItsMinuteOnly(t *testing.T) {
 			i := slices.IndexFunc(done.Rows[Pair], func(r Row) bool { return r.Name == PairName("web", string(runner)) })
 			if i < 0 || done.Rows[Pair][i].Values[0] != want.Milliseconds() {
 				t.Errorf("%s: %+v, want %v", name, done.Rows[Pair], c.want)
+			}
+		}
+	}
+}
+
+// TestEachColumnIsSet: a column that no snapshot can set has no place in the files.
+func TestEachColumnIsSet(t *testing.T) {
+	var m Meter
+	start := time.Unix(1_700_006_400, 0)
+	whole := func(second int) *node.Snapshot {
+		s := snapshotAt(second)
+		passed := node.Some(time.Duration(second) * time.Second)
+		stall := node.Stall{Some: passed, Full: passed}
+		s.Usage.Steal, s.Usage.WorkingSet, s.Usage.Pressure = passed, node.Some(unit.Bytes(1<<30)), node.Pressure{CPU: stall, Memory: stall, IO: stall}
+		w := &s.Workloads[0]
+		w.CPULimit, w.Usage.Refaults, w.Usage.Pressure = node.Some(unit.MilliCPU(4000)), node.Some(int64(second)), s.Usage.Pressure
+		return s
+	}
+	room := promise.Room{CPU: node.Some(unit.MilliCPU(4000)), Memory: node.Some(unit.Bytes(8 << 30))}
+	for second := range 60 {
+		m.Observe(start.Add(time.Duration(second)*time.Second), whole(second), room)
+	}
+	done, complete := m.Observe(start.Add(time.Minute), whole(60), room)
+	if !complete {
+		t.Fatal("the minute is not complete")
+	}
+	for kind, columns := range Columns {
+		for c, column := range columns {
+			if len(done.Rows[kind]) == 0 || done.Rows[kind][0].Values[c] == Absent {
+				t.Errorf("nothing sets %s of kind %d", column, kind)
 			}
 		}
 	}
