@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -78,17 +80,23 @@ func (m *minutes) run(ctx context.Context) {
 			if err == nil {
 				err = store.Append(w.minute)
 			}
+			if err == nil && store.Left() > 0 {
+				err = fmt.Errorf("%w: %d of them", errRows, store.Left())
+			}
 			m.say(&failed, err)
 		}
 	}
 }
+
+// errRows is logged if a minute of the history has room for a part of its rows only.
+var errRows = errors.New("a minute has more new workloads and pairs than one may have; the others are left out")
 
 // say logs an error, unless it was the last one that was logged.
 func (m *minutes) say(failed *string, err error) {
 	text := ""
 	if err != nil {
 		if text = err.Error(); text != *failed {
-			m.log.Warn("minutes are missing from the history", "error", err)
+			m.log.Warn("minutes, or parts of them, are missing from the history", "error", err)
 		}
 	}
 	*failed = text

@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"hash/crc32"
 	"slices"
+	"strings"
 )
 
 // A file begins with magic and a line of JSON, the header. A frame for each
 // minute follows: the length of its body, the body, and the checksum of the
 // body. A body has the minutes since the last frame, the names of rows that are
-// new in this file, and the columns of all rows as bits.
+// new in this file, and the columns of all rows as bits. A name that is a part of
+// another one, such as that of a pair, is in the file once.
 const magic = "tenon-history 1\n"
 
 type header struct {
@@ -22,23 +24,30 @@ type header struct {
 }
 
 const (
-	// maxBody bounds the length of a body, and maxRows the number of rows of a
-	// kind in a file.
+	// maxBody bounds the length of a body, maxRows the number of rows of a kind in a
+	// file, and so the memory of a store, and maxName the length of a part of a name.
 	maxBody = 1 << 20
-	maxRows = 1 << 16
-	rowBits = 16
+	maxRows = 1 << rowBits
+	maxName = 4096
+	rowBits = 14
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 var errDamaged = errors.New("the rest is damaged")
 
+// errManyRows means that a file has as many rows as it may have, and that a new one
+// would have room for the minute.
+var errManyRows = errors.New("the file has no place for more rows")
+
 // A day is what writing and reading a file have in common: the rows that were
 // named, their last values, and the rows of the last minute.
 type day struct {
 	header
-	at    int64 // the last minute
-	kinds []kindOfDay
+	at     int64 // the last minute
+	kinds  []kindOfDay
+	parts  []string // of names
+	byPart map[string]int
 }
 
 type kindOfDay struct {
@@ -51,7 +60,7 @@ type kindOfDay struct {
 }
 
 func newDay(h header) *day {
-	d := &day{header: h, at: h.Day*minutesOfDay - 1}
+	d := &day{header: h, at: h.Day*minutesOfDay - 1, byPart: map[string]int{}}
 	for _, columns := range h.Columns {
 		d.kinds = append(d.kinds, kindOfDay{columns: len(columns), byName: map[string]int{}})
 	}
@@ -65,6 +74,59 @@ func (k *kindOfDay) name(name string) int {
 	k.means = append(k.means, slices.Repeat([]mean{firstMean}, k.columns)...)
 	return at
 }
+
+func (d *day) part(part string) {
+	d.byPart[part] = len(d.parts)
+	d.parts = append(d.parts, part)
+}
+
+// appendName appends a name: the number of its parts, and for each of them its number
+// from 1, or 0 and its text if it is new.
+func (d *day) appendName(to []byte, name string) []byte {
+	parts := partsOf(name)
+	to = binary.AppendUvarint(to, uint64(len(parts)))
+	for _, part := range parts {
+		at, known := d.byPart[part]
+		if known {
+			to = binary.AppendUvarint(to, uint64(at)+1)
+			continue
+		}
+		to = append(binary.AppendUvarint(append(to, 0), uint64(len(part))), part...)
+		d.part(part)
+	}
+	return to
+}
+
+// readName reads what appendName wrote.
+func (d *day) readName(c *cursor) (string, error) {
+	n, err := c.number(mostParts)
+	if err != nil {
+		return "", err
+	}
+	parts := make([]string, n)
+	for i := range parts {
+		at, err := c.number(uint64(len(d.parts)))
+		if err != nil {
+			return "", err
+		}
+		if at > 0 {
+			parts[i] = d.parts[at-1]
+			continue
+		}
+		size, err := c.number(min(uint64(len(c.rest)), maxName))
+		if err != nil || size > uint64(len(c.rest)) {
+			return "", errDamaged
+		}
+		parts[i], c.rest = string(c.rest[:size]), c.rest[size:]
+		d.part(parts[i])
+	}
+	return strings.Join(parts, pairMark), nil
+}
+
+// mostParts is the number of parts of the name of a pair.
+const mostParts = 2
+
+func partsOf(name string) []string { return strings.SplitN(name, pairMark, mostParts) }
 
 // begin returns the first bytes of a file.
 func (h header) begin() ([]byte, error) {
@@ -96,8 +158,9 @@ func readHeader(file []byte) (header, []byte, error) {
 const maxDay = 1 << 40
 
 // appendFrame appends the frame of a minute. The minute must be of this day and
-// later than the last one.
-func (d *day) appendFrame(to []byte, m *Minute) ([]byte, error) {
+// later than the last one. It returns the number of rows for which a frame has no room.
+// After an error, d has no use any more.
+func (d *day) appendFrame(to []byte, m *Minute) (frame []byte, left int, err error) {
 	body := binary.AppendUvarint(nil, uint64(m.At-d.at))
 	var w bitWriter
 	var numbers []uint64
@@ -106,30 +169,33 @@ func (d *day) appendFrame(to []byte, m *Minute) ([]byte, error) {
 	for kind := range d.kinds {
 		k := &d.kinds[kind]
 		first := len(k.names)
+		var names []byte
 		order := make([]int, 0, len(m.Rows[kind])) // the rows of the minute, by their place in the file
 		rowOf := make(map[int]*Row, len(m.Rows[kind]))
 		for i := range m.Rows[kind] {
 			r := &m.Rows[kind][i]
 			if len(r.Values) != k.columns {
-				return nil, fmt.Errorf("a row of kind %d has %d values, want %d", kind, len(r.Values), k.columns)
+				return nil, 0, fmt.Errorf("a row of kind %d has %d values, want %d", kind, len(r.Values), k.columns)
 			}
 			at, known := k.byName[r.Name]
 			if !known {
-				if len(k.names) == maxRows-1 || len(news) > maxBody/2 {
-					continue // the node has had more workloads in a day than any node has
+				if len(k.names) == maxRows-1 && first > 0 {
+					return nil, 0, errManyRows
 				}
-				at = k.name(r.Name)
+				tooLong := func(part string) bool { return len(part) > maxName }
+				if len(k.names) == maxRows-1 || len(news)+len(names) > maxBody/2 || slices.ContainsFunc(partsOf(r.Name), tooLong) {
+					left++
+					continue
+				}
+				at, names = k.name(r.Name), d.appendName(names, r.Name)
 			}
 			if rowOf[at] != nil {
-				return nil, fmt.Errorf("two rows of kind %d have the name %q", kind, r.Name)
+				return nil, 0, fmt.Errorf("two rows of kind %d have the name %q", kind, r.Name)
 			}
 			order, rowOf[at] = append(order, at), r
 		}
 		slices.Sort(order)
-		news = binary.AppendUvarint(news, uint64(len(k.names)-first))
-		for _, name := range k.names[first:] {
-			news = append(binary.AppendUvarint(news, uint64(len(name))), name...)
-		}
+		news = append(binary.AppendUvarint(news, uint64(len(k.names)-first)), names...)
 		same := slices.Equal(order, k.present)
 		w.bit(!same)
 		if !same {
@@ -152,11 +218,11 @@ func (d *day) appendFrame(to []byte, m *Minute) ([]byte, error) {
 	}
 	body = append(append(body, news...), w.bytes...)
 	if len(body) > maxBody {
-		return nil, fmt.Errorf("a minute has %d bytes, more than %d", len(body), maxBody)
+		return nil, 0, fmt.Errorf("a minute has %d bytes, more than %d", len(body), maxBody)
 	}
 	d.at = m.At
 	to = append(binary.AppendUvarint(to, uint64(len(body))), body...)
-	return binary.LittleEndian.AppendUint32(to, crc32.Checksum(body, castagnoli)), nil
+	return binary.LittleEndian.AppendUint32(to, crc32.Checksum(body, castagnoli)), left, nil
 }
 
 // cutFrame returns the body of the first frame, and the bytes behind the frame.
@@ -196,12 +262,9 @@ func (d *day) readFrame(body []byte, row func(kind, at int, values []int64)) err
 		k := &d.kinds[i]
 		n, err := c.number(uint64(maxRows - len(k.names)))
 		for ; err == nil && n > 0; n-- {
-			var size uint64
-			if size, err = c.number(uint64(len(c.rest))); err == nil && size <= uint64(len(c.rest)) {
-				k.name(string(c.rest[:size]))
-				c.rest = c.rest[size:]
-			} else {
-				err = errDamaged
+			var name string
+			if name, err = d.readName(&c); err == nil {
+				k.name(name)
 			}
 		}
 		if err != nil {

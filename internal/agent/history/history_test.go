@@ -28,6 +28,25 @@ func newBusy(workloads int) *busy {
 	return &busy{random: rand.New(rand.NewPCG(1, 2)), workloads: workloads, values: map[string][]int64{}}
 }
 
+// churn adds jobs to a minute: each lasts ten minutes, 25 of them run at a time, and every
+// fourth workload waits for eight of them.
+func (b *busy) churn(m *Minute) {
+	job := func(n int64) string {
+		x := rand.New(rand.NewPCG(uint64(n), 3))
+		return fmt.Sprintf("kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod%08x_%04x_4b5c_9d8e_%012x.slice", x.Uint32(), x.Uint32()>>16, x.Uint64()>>16)
+	}
+	first := m.At * 25 / 10
+	for n := first; n < first+25; n++ {
+		m.Rows[Work] = append(m.Rows[Work], b.row(job(n), []int64{3, 500, 900, 0, 0, 200, 0, 4000, 14, 2, 1}, 0.15))
+	}
+	m.Rows[Pair] = m.Rows[Pair][:0]
+	for i := 0; i < b.workloads; i += 4 {
+		for _, n := range b.random.Perm(25)[:8] {
+			m.Rows[Pair] = append(m.Rows[Pair], b.row(PairName(m.Rows[Work][i].Name, job(first+int64(n))), []int64{60}, 0.5))
+		}
+	}
+}
+
 // row moves the values of a row: each is its mean and noise of a share of it.
 func (b *busy) row(name string, means []int64, share float64) Row {
 	v := make([]int64, len(means))
@@ -283,27 +302,45 @@ func TestADamagedByteGivesNoWrongValue(t *testing.T) {
 }
 
 // TestAWeekOfAHundredWorkloadsIsSmall computes a week from a day in which every
-// column moves in every minute, and from a day of idle workloads.
+// column moves in every minute, from such a day with 3,600 short jobs, and from a day of
+// idle workloads. No row is lost: with the jobs, a day has 90,000 pairs.
 func TestAWeekOfAHundredWorkloadsIsSmall(t *testing.T) {
 	for _, c := range []struct {
-		name string
-		idle bool
-		most int64
-	}{{"busy", false, 6 << 20}, {"idle", true, 1 << 20}} {
+		name        string
+		idle, churn bool
+		most        int64
+	}{{"busy", false, false, 5 << 20}, {"busy, with short jobs", false, true, 20 << 20}, {"idle", true, false, 1 << 20}} {
 		s := open(t, t.TempDir(), 1<<30)
 		b := newBusy(100)
 		still := b.minute(firstMinute)
+		wrote := 0
 		for i := range int64(minutesOfDay) {
 			m := still
 			if !c.idle {
 				m = b.minute(0)
 			}
 			m.At = firstMinute + i
+			if c.churn {
+				b.churn(&m)
+			}
 			appendAll(t, s, []Minute{m})
+			wrote += len(m.Rows[Work]) + len(m.Rows[Pair])
 		}
-		t.Logf("%s: %.2f MiB a week", c.name, float64(7*s.size)/(1<<20))
-		if 7*s.size > c.most {
-			t.Errorf("%s: a week has %d bytes, more than %d", c.name, 7*s.size, c.most)
+		files, err := list(s.dir)
+		if err != nil || len(files) > 1 != c.churn {
+			t.Errorf("%s: %v, %v", c.name, files, err)
+		}
+		var week int64
+		for _, f := range files {
+			week += 7 * f.size
+		}
+		t.Logf("%s: %.2f MiB a week", c.name, float64(week)/(1<<20))
+		if week > c.most {
+			t.Errorf("%s: a week has %d bytes, more than %d", c.name, week, c.most)
+		}
+		damages, err := Read(s.dir, 0, 1<<40, func(m *Minute) error { wrote -= len(m.Rows[Work]) + len(m.Rows[Pair]); return nil })
+		if wrote != 0 || damages != nil || err != nil {
+			t.Errorf("%s: %d rows are lost, %v, %v", c.name, wrote, damages, err)
 		}
 	}
 }
@@ -407,7 +444,7 @@ func TestFilesOfOtherVersionsAreRead(t *testing.T) {
 	m := Minute{At: firstMinute + 3}
 	m.Rows[Node] = []Row{{"", []int64{77, 5}}}
 	m.Rows[Work] = []Row{{"a", []int64{9}}}
-	if text, err = newDay(h).appendFrame(text, &m); err != nil {
+	if text, _, err = newDay(h).appendFrame(text, &m); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(fileName{day: firstDay}.in(dir), text, 0o600); err != nil {
@@ -445,6 +482,29 @@ func TestARowThatFitsNowhereIsRefused(t *testing.T) {
 	}
 }
 
+// TestTooManyNewRowsAreCounted writes a minute with more new names than a frame may have.
+// The next minute has some more of them.
+func TestTooManyNewRowsAreCounted(t *testing.T) {
+	s := open(t, t.TempDir(), 1<<30)
+	m := newBusy(1).minute(firstMinute)
+	for i := range 2000 {
+		m.Rows[Pair] = append(m.Rows[Pair], Row{PairName(fmt.Sprintf("%0400d", i), "b"), []int64{10}})
+	}
+	m.Rows[Pair] = append(m.Rows[Pair], Row{fmt.Sprintf("%05000d", 1), []int64{10}})
+	all := len(m.Rows[Pair])
+	appendAll(t, s, []Minute{m})
+	left := s.Left()
+	got, _ := readAll(t, s.dir)
+	if left < 500 || len(got) != 1 || len(got[0].Rows[Pair]) != all-left {
+		t.Fatalf("%d of %d rows are left out, and %d are read", left, all, len(got[0].Rows[Pair]))
+	}
+	m.At++
+	appendAll(t, s, []Minute{m})
+	if got, _ := readAll(t, s.dir); s.Left() != 1 || len(got[1].Rows[Pair]) != all-1 {
+		t.Errorf("%d rows are left out, and %d are read", s.Left(), len(got[1].Rows[Pair]))
+	}
+}
+
 func FuzzReadDay(f *testing.F) {
 	d := newDay(header{Day: firstDay, Columns: Columns[:]})
 	text, err := d.begin()
@@ -452,7 +512,7 @@ func FuzzReadDay(f *testing.F) {
 		f.Fatal(err)
 	}
 	for _, m := range oddMinutes(3, 4, firstMinute) {
-		if text, err = d.appendFrame(text, &m); err != nil {
+		if text, _, err = d.appendFrame(text, &m); err != nil {
 			f.Fatal(err)
 		}
 	}

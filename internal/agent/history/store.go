@@ -31,7 +31,9 @@ type Store struct {
 
 	day  *day
 	file *os.File
+	name fileName
 	size int64 // of the file
+	left int   // rows of the last minute that had no room in it
 }
 
 // Open opens the history in a directory, which it makes. The files may have most
@@ -58,7 +60,14 @@ func (s *Store) Append(m Minute) error {
 	if m.At <= s.day.at {
 		return ErrPast
 	}
-	frame, err := s.day.appendFrame(nil, &m)
+	frame, left, err := s.day.appendFrame(nil, &m)
+	if errors.Is(err, errManyRows) {
+		next := fileName{day: number, part: s.name.part + 1}
+		if err := errors.Join(s.Close(), s.begin(next)); err != nil {
+			return err
+		}
+		frame, left, err = s.day.appendFrame(nil, &m)
+	}
 	if err != nil {
 		// The state of the day may be ahead of the file, so it is read again.
 		return errors.Join(fmt.Errorf("write the history: %w", err), s.Close())
@@ -69,9 +78,13 @@ func (s *Store) Append(m Minute) error {
 	if _, err := s.file.Write(frame); err != nil {
 		return errors.Join(fmt.Errorf("write the history: %w", err), s.Close())
 	}
-	s.size += int64(len(frame))
+	s.size, s.left = s.size+int64(len(frame)), left
 	return nil
 }
+
+// Left returns the number of rows that Append has left out of the last minute, because
+// they were too many for a minute.
+func (s *Store) Left() int { return s.left }
 
 // Close closes the file. The store can be used again.
 func (s *Store) Close() error {
@@ -109,7 +122,12 @@ func (s *Store) open(number int64) error {
 		}
 		next.part = files[n-1].part + 1
 	}
-	h := header{Day: number, Columns: Columns[:]}
+	return s.begin(next)
+}
+
+// begin opens a new file.
+func (s *Store) begin(next fileName) error {
+	h := header{Day: next.day, Columns: Columns[:]}
 	begin, err := h.begin()
 	if err != nil {
 		return fmt.Errorf("begin a day of the history: %w", err)
@@ -153,7 +171,7 @@ func (s *Store) use(name fileName, d *day, size int64) error {
 	if err := f.Truncate(size); err != nil {
 		return errors.Join(fmt.Errorf("cut a tear off the history: %w", err), f.Close())
 	}
-	s.file, s.day, s.size = f, d, size
+	s.file, s.name, s.day, s.size = f, name, d, size
 	return nil
 }
 
@@ -186,7 +204,7 @@ func (s *Store) room(more int64) error {
 }
 
 // A fileName is the name of a file: the day, and the part of it. A day has
-// several parts if the version of the store changed on it.
+// several parts if the version of the store changed on it, or if it had many rows.
 type fileName struct {
 	day  int64
 	part int
