@@ -59,7 +59,8 @@ type NodeReportStatus struct {
 
 	// Batch is the amount that BE work may request, as the agent computed it.
 	Batch Batch `json:"batch,omitempty"`
-	// Promises say how much of Batch lasts for some hours, with a probability.
+	// Promises say how much of Batch lasts for some hours, with a probability. The
+	// hours count from the last full hour (UTC) on.
 	// Absent: the agent offers no batch resources.
 	Promises *Promises `json:"promises,omitempty"`
 	// CPUs are the CPUs of the node, and the pods that hold some of them.

@@ -28,7 +28,7 @@ func TestPromisesAreShownWithHowOftenTheyWereKept(t *testing.T) {
 			amount(1, "8Gi", 672, 640, true), amount(6, "7800Mi", 667, 605, false), {Hours: 24, Percent: 90},
 		},
 	}
-	const want = `What lasts of it, with a probability, and how many of such promises were kept so far:
+	const want = `What lasts of it from the last full hour (UTC) on, with a probability, and how many of such promises were kept so far:
   FOR   WITH  CPU                          KEPT        MEMORY   KEPT
   1 h   90%   6900m                        607 of 672  8192Mi   640 of 672
   6 h   90%   5200m                        601 of 667  7800Mi   605 of 667
