@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -81,7 +80,7 @@ func (m *minutes) run(ctx context.Context) {
 				err = store.Append(w.minute)
 			}
 			if err == nil && store.Left() > 0 {
-				err = fmt.Errorf("%w: %d of them", errRows, store.Left())
+				err = errRows
 			}
 			m.say(&failed, err)
 		}

@@ -84,3 +84,32 @@ func TestTheHistoryOutlivesTheMachine(t *testing.T) {
 		t.Error("a minute is written without a directory")
 	}
 }
+
+// TestRowsThatAreLeftOutAreLoggedOnce writes minutes with a name that no file may have.
+func TestRowsThatAreLeftOutAreLoggedOnce(t *testing.T) {
+	var said strings.Builder
+	m := openMinutes(slog.New(slog.NewTextHandler(&said, nil)))
+	to := config.History{Directory: t.TempDir(), Size: 32 << 20}
+	ctx, stop := context.WithCancel(t.Context())
+	var writing sync.WaitGroup
+	writing.Go(func() { m.run(ctx) })
+	const count = 3
+	for i := range int64(count) {
+		minute := history.Minute{At: 28_333_440 + i}
+		minute.Rows[history.Pair] = []history.Row{{Name: strings.Repeat("a", 5000), Values: []int64{10}}, {Name: "a", Values: []int64{10}}}
+		m.queue <- written{minute, to}
+	}
+	rows := 0
+	for deadline := time.Now().Add(20 * time.Second); rows < count && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		rows = 0
+		_, err := history.Read(to.Directory, 0, 1<<40, func(m *history.Minute) error { rows += len(m.Rows[history.Pair]); return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop()
+	writing.Wait()
+	if rows != count || strings.Count(said.String(), "\n") != 1 || !strings.Contains(said.String(), errRows.Error()) {
+		t.Errorf("%d rows, and the log:\n%s", rows, said.String())
+	}
+}
