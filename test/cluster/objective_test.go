@@ -152,12 +152,23 @@ func keepsObjectives(t *testing.T, a *agent) {
 			if s.Cause == "best-effort" || all.By != "" || bounded(all) {
 				return fmt.Errorf("%+v %+v", s, all)
 			}
-			if l := s.Lasted; l == nil || l.Missed.Duration <= 0 || l.Kept.Duration <= 0 {
-				return fmt.Errorf("it was missed and is kept, and the report says %+v", l)
+			if l := s.Lasted; l == nil || l.Missed.Duration <= 0 {
+				return fmt.Errorf("it was missed, and the report says %+v", l)
 			}
 			return nil
 		})
 	}
+
+	// Beside other tests the machine itself makes a service without a CPU request wait for
+	// longer than 2 ms. A larger objective is kept, and its time begins anew.
+	kubectl(t, a.c, "annotate", "--overwrite", "pod", "front", `tenon.sh/objective={"runQueueDelay": "1s"}`)
+	requireSoon(t, time.Minute, "the report says that it is kept", func() error {
+		s, _ := state("front")
+		if l := s.Lasted; s.State != v1alpha1.ObjectiveKept || l == nil || l.Kept.Duration <= 0 || l.Missed.Duration > 0 {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
 
 	// The pod's own word goes before the ConfigMap, and without it the ConfigMap
 	// counts.
