@@ -143,11 +143,13 @@ func TestSystemdDoesNotContestAQuota(t *testing.T) {
 	}{
 		"each minute":                     {foreignWriter{group: slice, value: reset, writes: each(60)}, -1, -1},
 		"and at the starts of pods":       {foreignWriter{group: slice, value: reset, writes: func(s int) bool { return s%60 == 0 || s%300 < 20 }}, -1, -1},
+		"and of a job each nine seconds":  {foreignWriter{group: slice, value: reset, writes: func(s int) bool { return s%60 == 0 || s%9 < 4 }}, -1, -1},
 		"in a scope":                      {foreignWriter{group: slice + "/cri-containerd-1.scope", value: reset, writes: each(60)}, -1, -1},
 		"another value, each minute":      {foreignWriter{group: slice, value: node.Limit(3000), writes: each(60)}, 120, 240},
 		"in a cgroup that is no unit":     {foreignWriter{group: "kubepods/besteffort", value: reset, writes: each(60)}, 120, 240},
-		"in each tick":                    {foreignWriter{group: slice, value: reset, writes: each(1)}, 50, 70},
-		"each five seconds for a while":   {foreignWriter{group: slice, value: reset, writes: func(s int) bool { return s > 600 && s < 1200 && s%5 == 0 }}, 850, 950},
+		"in each tick":                    {foreignWriter{group: slice, value: reset, writes: each(1)}, 295, 305},
+		"each three seconds":              {foreignWriter{group: slice, value: reset, writes: each(3)}, -1, -1},
+		"in each tick for a while":        {foreignWriter{group: slice, value: reset, writes: func(s int) bool { return s > 600 && s < 1200 }}, 895, 905},
 		"another value beside the resets": {foreignWriter{group: slice, value: node.Limit(3000), writes: func(s int) bool { return s == 60 }}, -1, -1},
 	} {
 		contested, lost := c.against()
