@@ -110,24 +110,54 @@ type shape struct {
 	asks  share.Amount
 }
 
+// A crowd is a number of assumed pods.
+type crowd struct {
+	pods int
+	held share.Amount // their sum
+}
+
+func (c *crowd) add(more crowd) {
+	c.pods += more.pods
+	c.held = c.held.Plus(more.held)
+}
+
+// patience bounds how many nodes one decision looks at for the question whether pods
+// that were let through before stay safe. What it cannot answer so is left for the next
+// decision (Later). It stands for a second or two.
+const patience = 300_000_000
+
 type decision struct {
 	Case
-	assumed map[shape]int64
-	// These are known for the shapes and pairs of places that were asked for.
-	fitting map[shape]bool
+	// taken are the places of the assumed pods, in the order in which they came. of and
+	// shapes have, for each of them, the pods of this place and their different shapes.
+	taken   []int
+	of      map[int]*crowd
+	shapes  map[int][]shape
+	assumed map[shape]bool
+	sets    [][]uint64 // of places
+	// These are known for the places and shapes that were asked for.
+	near    map[int]*crowd
+	fitting map[shape]int
 	refused map[shape]Wait
-	touches map[[2]int]bool
+	// tight has, for a place, the shape that was not safe beside its last pod. It is
+	// probably not safe beside the next one either.
+	tight map[int]shape
+	spent int
 }
 
 // Decide decides which gates are opened now. It opens none that is not safe (see safe),
-// and all that are. The namespace with the lowest level goes first (package share), in a
-// namespace the pod with the highest priority, and of these the oldest.
+// and all that are, as far as its patience lasts. The namespace with the lowest level
+// goes first (package share), in a namespace the pod with the highest priority, and of
+// these the oldest.
 func Decide(c Case) Answer {
-	d := decision{Case: c, assumed: map[shape]int64{}, fitting: map[shape]bool{}, refused: map[shape]Wait{}, touches: map[[2]int]bool{}}
+	d := decision{
+		Case: c, of: map[int]*crowd{}, shapes: map[int][]shape{}, assumed: map[shape]bool{},
+		near: map[int]*crowd{}, fitting: map[shape]int{}, refused: map[shape]Wait{}, sets: setsOf(c.Places, len(c.Nodes)), tight: map[int]shape{},
+	}
 	for _, p := range c.Assumed {
 		// A pod that fits nowhere takes no room now. It counts again when a node has room.
-		if s := shapeOf(p); d.fits(s) {
-			d.assumed[s]++
+		if s := shapeOf(p); d.fits(s) > 0 {
+			d.assume(s)
 		}
 	}
 	claims, queues, unread := d.queues()
@@ -144,7 +174,7 @@ func Decide(c Case) Answer {
 			a.Waits[next] = d.ask(p, claim, unread[i])
 			if a.Waits[next].Code == "" {
 				a.Open = append(a.Open, next)
-				d.assumed[shapeOf(p)]++
+				d.assume(shapeOf(p))
 				return p.Asks, true
 			}
 		}
@@ -154,6 +184,25 @@ func Decide(c Case) Answer {
 }
 
 func shapeOf(p Pod) shape { return shape{p.Place, p.Asks} }
+
+// assume holds room for one more pod.
+func (d *decision) assume(s shape) {
+	if d.of[s.place] == nil {
+		d.of[s.place] = &crowd{}
+		d.taken = append(d.taken, s.place)
+	}
+	if !d.assumed[s] {
+		d.assumed[s] = true
+		d.shapes[s.place] = append(d.shapes[s.place], s)
+	}
+	one := crowd{1, s.asks}
+	d.of[s.place].add(one)
+	for place, others := range d.near {
+		if d.touch(place, s.place) {
+			others.add(one)
+		}
+	}
+}
 
 // queues returns, for each namespace with pods that wait, its claim, its pods in order,
 // and whether its terms are unread.
@@ -217,33 +266,55 @@ func (d *decision) askNodes(s shape) Wait {
 	if len(d.Places[s.place]) == 0 {
 		return Wait{Code: NoNode}
 	}
-	if !d.fits(s) {
+	if d.fits(s) == 0 {
 		at := d.nearest(s)
 		return Wait{Code: NoRoom, Node: at, Free: d.Nodes[at].Free}
 	}
-	held, pods := d.others(s.place)
-	wait := Wait{Code: Assumed, Pods: pods, Held: held}
-	if !d.safe(s, held) {
+	if d.spent > patience {
+		return Wait{Code: Later}
+	}
+	others := *d.others(s.place)
+	wait := Wait{Code: Assumed, Pods: others.pods, Held: others.held}
+	if !d.safe(s, others) {
 		return wait
 	}
-	for other := range d.assumed {
-		if other == s || !d.touch(s.place, other.place) {
+	if other, known := d.tight[s.place]; known && other != s && !d.staysSafe(other, s) {
+		return wait
+	}
+	for _, place := range d.taken {
+		if !d.touch(s.place, place) {
 			continue
 		}
-		rest, _ := d.others(other.place)
-		if !d.safe(other, rest.Minus(other.asks).Plus(s.asks)) {
-			return wait
+		for _, other := range d.shapes[place] {
+			if d.spent > patience {
+				return Wait{Code: Later}
+			}
+			if other != s && !d.staysSafe(other, s) {
+				d.tight[s.place] = other
+				return wait
+			}
 		}
 	}
 	return Wait{}
 }
 
-// fits reports whether one of the nodes of a pod has room for it, if no pod without a
-// node takes any.
-func (d *decision) fits(s shape) bool {
+// staysSafe reports whether an assumed pod is safe if another one is let through, too.
+func (d *decision) staysSafe(s, more shape) bool {
+	others := *d.others(s.place)
+	others.held = others.held.Minus(s.asks).Plus(more.asks) // one goes, one comes
+	return d.safe(s, others)
+}
+
+// fits returns the number of nodes that have room for a pod, if no pod without a node
+// takes any.
+func (d *decision) fits(s shape) int {
 	fits, known := d.fitting[s]
 	if !known {
-		fits = slices.ContainsFunc(d.Places[s.place], func(n int) bool { return s.asks.FitsIn(d.Nodes[n].Free) })
+		for _, n := range d.Places[s.place] {
+			if s.asks.FitsIn(d.Nodes[n].Free) {
+				fits++
+			}
+		}
 		d.fitting[s] = fits
 	}
 	return fits
@@ -268,59 +339,67 @@ func (d *decision) nearest(s shape) int {
 	return best
 }
 
-// others returns the sum and the number of the assumed pods that may get a node of a
-// place.
-func (d *decision) others(place int) (sum share.Amount, pods int) {
-	for s, n := range d.assumed {
-		if d.touch(place, s.place) {
-			sum = sum.Plus(s.asks.Times(n))
-			pods += int(n)
+// others returns the assumed pods that may get a node of a place.
+func (d *decision) others(place int) *crowd {
+	all := d.near[place]
+	if all == nil {
+		all = &crowd{}
+		for _, p := range d.taken {
+			if d.touch(place, p) {
+				all.add(*d.of[p])
+			}
 		}
+		d.near[place] = all
 	}
-	return sum, pods
+	return all
 }
 
 // touch reports whether two places have a node in common.
 func (d *decision) touch(a, b int) bool {
+	d.spent++
 	if a == b {
 		return true
 	}
-	pair := [2]int{min(a, b), max(a, b)}
-	common, known := d.touches[pair]
-	if !known {
-		common = meet(d.Places[a], d.Places[b])
-		d.touches[pair] = common
-	}
-	return common
-}
-
-// meet reports whether two ascending lists have a number in common.
-func meet(a, b []int) bool {
-	for i, j := 0, 0; i < len(a) && j < len(b); {
-		switch {
-		case a[i] == b[j]:
+	other := d.sets[b]
+	for i, word := range d.sets[a] {
+		if word&other[i] != 0 {
 			return true
-		case a[i] < b[j]:
-			i++
-		default:
-			j++
 		}
 	}
 	return false
 }
 
+// setsOf returns a bit for each of n nodes of each place.
+func setsOf(places [][]int, n int) [][]uint64 {
+	sets := make([][]uint64, len(places))
+	for i, nodes := range places {
+		sets[i] = make([]uint64, (n+63)/64)
+		for _, at := range nodes {
+			sets[i][at/64] |= 1 << (at % 64)
+		}
+	}
+	return sets
+}
+
 // sure is the margin for the rounding of the sums in safe.
 const sure = 1e-9
 
-// safe reports whether a pod finds a node wherever a scheduler puts other pods that
-// ask for these amounts together.
+// safe reports whether a pod finds a node wherever a scheduler puts others. It may say
+// no where the answer is yes, but never the other way round.
+//
+// A pod is on one node. So the others keep the pod off at most as many nodes as they are.
 //
 // The other pods keep the pod off a node if they take more of its CPU, or of its memory,
 // than it has beyond what the pod asks for. So each node that is kept has a price, in
 // parts of the CPU or of the memory of the others. They can pay 1 of each. If all nodes
 // together cost more, one of them stays open. If no node can be kept by the one resource,
 // they can pay by the other one only.
-func (d *decision) safe(s shape, others share.Amount) bool {
+func (d *decision) safe(s shape, by crowd) bool {
+	if d.fits(s) > by.pods {
+		return true
+	}
+	d.spent += len(d.Places[s.place])
+	others := by.held
 	var byCPU, byMemory, byEither float64
 	canCPU, canMemory := false, false
 	for _, n := range d.Places[s.place] {

@@ -152,6 +152,64 @@ func TestAPodThatFitsNowhereHoldsNothing(t *testing.T) {
 	}
 }
 
+// TestOnePodKeepsAnotherOffOneNodeOnly has a pod that no scheduler binds, and many nodes.
+// A pod that needs all that a node has free gets through, until as many pods have no node
+// as there are nodes.
+func TestOnePodKeepsAnotherOffOneNodeOnly(t *testing.T) {
+	c := caseOf(slices.Repeat([]share.Amount{amount(4000, 8*gib)}, 300)...)
+	c.Assumed = []Pod{podOf("small", amount(1000, gib))}
+	for i := range 301 {
+		c.Waiting = append(c.Waiting, podOf(fmt.Sprintf("p%03d", i), amount(4000, gib)))
+	}
+	a := Decide(c)
+	if len(a.Open) != 299 || a.Waits[299].Code != Assumed || a.Waits[299].Pods != 300 {
+		t.Errorf("%d gates are opened, the next waits for %+v", len(a.Open), a.Waits[299])
+	}
+}
+
+// TestThousandsOfRequestsAreDecidedInSeconds has 5,000 pods without a node and 5,000 that
+// wait, all of which ask for something else, in one place and in many. Some are let
+// through, and some are left for the next decision.
+func TestThousandsOfRequestsAreDecidedInSeconds(t *testing.T) {
+	for name, places := range map[string]int{"one place": 1, "places of their own": 5000} {
+		rnd := rand.New(rand.NewPCG(47, 5))
+		var free []share.Amount
+		for range 300 {
+			free = append(free, amount(unit.MilliCPU(4000+rnd.IntN(4000)), gib*unit.Bytes(8+rnd.IntN(8))))
+		}
+		c := caseOf(free...)
+		for len(c.Places) < places {
+			c.Places = append(c.Places, slices.DeleteFunc(slices.Clone(c.Places[0]), func(int) bool { return rnd.IntN(2) == 0 }))
+		}
+		for i := range 10_000 {
+			p := podOf(fmt.Sprint(i), amount(unit.MilliCPU(1+i/2), gib/4+unit.Bytes(rnd.IntN(1<<28))))
+			p.Place = i / 2 % places
+			if i%2 == 0 {
+				p.Asks = amount(p.Asks.CPU/50+1, p.Asks.Memory/8)
+				c.Assumed = append(c.Assumed, p)
+			} else {
+				c.Waiting = append(c.Waiting, p)
+			}
+		}
+		answer := make(chan Answer, 1)
+		begun := time.Now()
+		go func() { answer <- Decide(c) }()
+		select {
+		case a := <-answer:
+			codes := map[Code]int{}
+			for _, w := range a.Waits {
+				codes[w.Code]++
+			}
+			if codes[""] < 50 || codes[Later] == 0 {
+				t.Errorf("%s: %v", name, codes)
+			}
+			t.Logf("%s: %v, %v", name, time.Since(begun).Round(time.Millisecond), codes)
+		case <-time.After(30 * time.Second):
+			t.Fatalf("%s: no decision after 30 seconds", name)
+		}
+	}
+}
+
 // TestPoolsDoNotWaitForEachOther holds room in one place. A pod of another place does
 // not wait for it.
 func TestPoolsDoNotWaitForEachOther(t *testing.T) {

@@ -24,11 +24,6 @@ func (a Amount) Plus(b Amount) Amount { return Amount{a.CPU + b.CPU, a.Memory + 
 // Minus returns a without b.
 func (a Amount) Minus(b Amount) Amount { return Amount{a.CPU - b.CPU, a.Memory - b.Memory} }
 
-// Times returns n times a.
-func (a Amount) Times(n int64) Amount {
-	return Amount{a.CPU * unit.MilliCPU(n), a.Memory * unit.Bytes(n)}
-}
-
 // FitsIn reports whether free covers a. An amount of 0 fits everywhere, as for a
 // scheduler.
 func (a Amount) FitsIn(free Amount) bool {
