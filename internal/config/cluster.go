@@ -33,6 +33,7 @@ type Cluster struct {
 	amplification layers[Amplification]
 	objectives    layers[PodObjectives]
 	batch         layers[Batch]
+	batchUnread   bool // batch-config has a fault, and no former content was known
 
 	texts   map[string]string
 	notices []string
@@ -53,6 +54,10 @@ func (c Cluster) Objectives() PodObjectives { return c.objectives.all }
 
 // GatesBatch reports whether new batch pods get a scheduling gate.
 func (c Cluster) GatesBatch() bool { return c.batch.all.Gate.Or(false) }
+
+// LacksBatch reports whether it is not known whether batch pods get a scheduling gate:
+// batch-config has a fault and no former content was known, or there is no ConfigMap.
+func (c Cluster) LacksBatch() bool { return c.texts == nil || c.batchUnread }
 
 // LacksColocation reports whether data has a colocation-config that c does not
 // have, because it has a fault and no former content was known. Then c does not

@@ -50,6 +50,9 @@ func ParseConfigMapOver(last Cluster, data map[string]string) (Cluster, []Fault)
 	take(&s, keyAmplification, "nodeConfigs", &c.amplification, last.amplification, rules[Amplification]{})
 	take(&s, keyObjective, "nodeConfigs", &c.objectives, last.objectives, rules[PodObjectives]{findFaults: objectiveFaults})
 	take(&s, keyBatch, "", &c.batch, last.batch, rules[Batch]{})
+	_, given := data[keyBatch]
+	_, read := c.texts[keyBatch]
+	c.batchUnread = given && !read
 	if t := c.threshold.all; t.Enable.Or(false) && !t.MemoryEvictThresholdPercent.Known() {
 		c.notices = append(c.notices, noMemoryEviction)
 	}

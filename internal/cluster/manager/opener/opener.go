@@ -180,8 +180,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 func (o *Opener) step(ctx context.Context) (time.Duration, error) {
 	c := o.Settings.Cluster()
 	switch {
-	case c == nil:
-		return retry, nil
+	case c == nil || c.LacksBatch():
+		return retry, nil // an open gate cannot be closed again
 	case !c.GatesBatch():
 		return idle, o.openAll(ctx)
 	case !o.Permit.Granted(ctx):

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/decide/gate"
 	"tenon.sh/tenon/internal/decide/share"
 )
@@ -243,6 +244,41 @@ func TestARequestWithoutAnAnswerHoldsRoom(t *testing.T) {
 	a.round(t, o)
 	a.fails = nil
 	a.round(t, o, "a") // a refusal holds nothing
+}
+
+// theSettings are those of a ConfigMap with this batch-config, or of none.
+type theSettings struct{ batch *string }
+
+func (s *theSettings) Cluster() *config.Cluster {
+	var c config.Cluster
+	if s.batch != nil {
+		c, _ = config.ParseConfigMap(map[string]string{"batch-config": *s.batch})
+	}
+	return &c
+}
+
+func (a *aCluster) step(t *testing.T, o *Opener, want ...string) {
+	t.Helper()
+	a.patched = nil
+	if _, err := o.step(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(a.patched, want) {
+		t.Errorf("opened %v, want %v", a.patched, want)
+	}
+}
+
+// TestAFaultOpensNoGate has settings that do not say whether the gate is on, because of a
+// fault and because there is no ConfigMap.
+func TestAFaultOpensNoGate(t *testing.T) {
+	a, o, _ := scene(1000, podOf("a", 1, 3000))
+	set := &theSettings{}
+	o.Settings = set
+	a.step(t, o)
+	set.batch = new(`{"gate": "yes"}`)
+	a.step(t, o)
+	set.batch = new(`{"gate": false}`)
+	a.step(t, o, "a")
 }
 
 // TestANewNamespaceWaitsForItsTerms decides while the cache lacks the namespace of a pod,
