@@ -37,6 +37,9 @@ const (
 	idle = 15 * time.Second
 	// retry is the time after which the opener tries again what failed.
 	retry = 2 * time.Second
+	// quietFor is the time for which no pod with the gate must be found before the opener
+	// stops searching for them, while the gate is off.
+	quietFor = 5 * time.Minute
 	// openFor bounds one request to open a gate. It is shorter than the time between the
 	// end of a leader that cannot renew its lease and the begin of the next one.
 	openFor = 5 * time.Second
@@ -77,10 +80,13 @@ type Opener struct {
 	wake      chan struct{}
 	following bool // the cache follows pods
 	primed    bool // newer has what a former leader did
-	cleared   bool // while the gate is off: no pod has it any more
-	newer     map[types.UID]newer
-	shapes    map[types.UID]shape
-	said      map[types.UID]gate.Code
+	// While the gate is off: when a pod was last found with it, or the time from which on
+	// none was, and the time of the next search.
+	found, search time.Time
+
+	newer  map[types.UID]newer
+	shapes map[types.UID]shape
+	said   map[types.UID]gate.Code
 }
 
 // Metrics are those of an Opener.
@@ -187,22 +193,33 @@ func (o *Opener) step(ctx context.Context) (time.Duration, error) {
 	case !o.Permit.Granted(ctx):
 		return idle, nil // nor does a webhook close a gate
 	}
-	o.cleared = false
+	o.found, o.search = time.Time{}, time.Time{}
 	if err := o.follow(ctx); err != nil {
 		return 0, err
 	}
 	return o.round(ctx)
 }
 
-// openAll opens all gates after the option was switched off, once.
+// openAll opens all gates after the option was switched off. A webhook of another replica
+// may not know of it yet, and a pod that it gave the gate may be stored later. So openAll
+// searches again until none was found for quietFor.
 func (o *Opener) openAll(ctx context.Context) error {
 	o.primed = false
 	o.count(nil, 0)
-	if o.cleared {
+	now := o.Now()
+	if o.found.IsZero() {
+		o.found = now
+	}
+	if now.Before(o.search) || now.Sub(o.found) > quietFor {
 		return nil
 	}
 	opened, err := OpenAll(ctx, o.Live, o.Client, o.Owner)
-	o.cleared = err == nil
+	if opened > 0 || err != nil {
+		o.found = now
+	}
+	if err == nil {
+		o.search = now.Add(idle)
+	}
 	o.Opened.Add(float64(opened))
 	if opened > 0 {
 		o.Log.Info("opened the gates of batch pods, because they are switched off", "pods", opened)

@@ -281,6 +281,24 @@ func TestAFaultOpensNoGate(t *testing.T) {
 	a.step(t, o, "a")
 }
 
+// TestAPodThatComesLateKeepsNoGate switches the gate off, and then stores pods that a
+// webhook with older settings gave the gate.
+func TestAPodThatComesLateKeepsNoGate(t *testing.T) {
+	a, o, clock := scene(1000, podOf("a", 1, 3000))
+	o.Settings = &theSettings{batch: new(`{"gate": false}`)}
+	a.step(t, o, "a")
+	a.live = append(a.live, podOf("b", 2, 3000))
+	a.step(t, o) // an event may wake it often
+	*clock = clock.Add(idle)
+	a.step(t, o, "b")
+	*clock = clock.Add(quietFor)
+	a.live = append(a.live, podOf("c", 3, 3000))
+	a.step(t, o, "c")
+	*clock = clock.Add(quietFor + time.Second)
+	a.live = append(a.live, podOf("d", 4, 3000))
+	a.step(t, o) // nothing gives pods the gate any more
+}
+
 // TestANewNamespaceWaitsForItsTerms decides while the cache lacks the namespace of a pod,
 // which may have a cap.
 func TestANewNamespaceWaitsForItsTerms(t *testing.T) {
