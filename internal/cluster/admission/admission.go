@@ -32,8 +32,9 @@ type Request struct {
 	// ColocationOff means that colocation-config is disabled for the whole
 	// cluster. Then no node has batch resources.
 	ColocationOff bool
-	// Gate gives BE pods a scheduling gate until a node has batch room for them.
-	Gate bool
+	// Gate reports whether pods that use batch resources get a scheduling gate until a node
+	// has room for them. It is called for such a pod only. nil: they get none.
+	Gate func() bool
 	// Scheduler is the name of the scheduler that chooses CPUs. It is empty if
 	// there is none.
 	Scheduler string

@@ -24,7 +24,7 @@ func delayScaleUp(p *corev1.Pod) {
 	}
 }
 
-// closeGate gives a pod the scheduling gate of batch pods, if Gate of r is set and a
+// closeGate gives a pod the scheduling gate of batch pods, if Gate of r says so and a
 // scheduler will choose the node of the pod. A pod of a DaemonSet must run on its node,
 // and a pod without batch resources waits for none of them. closeGate removes the gate
 // from all other pods, because nothing would open it.
@@ -32,7 +32,7 @@ func (r Request) closeGate(p *corev1.Pod, v *Verdict) {
 	owner := metav1.GetControllerOf(p)
 	placed := p.Spec.NodeName != "" || owner != nil && owner.Kind == "DaemonSet"
 	gated := kube.HasBatchGate(p)
-	switch wants := r.Gate && !placed && kube.Class(p) == node.BE && kube.RequestedBatch(p) != (share.Amount{}); {
+	switch wants := !placed && kube.Class(p) == node.BE && kube.RequestedBatch(p) != (share.Amount{}) && r.Gate != nil && r.Gate(); {
 	case !wants && gated:
 		p.Spec.SchedulingGates = kube.RemoveBatchGate(p.Spec.SchedulingGates)
 		v.warn(Removed, "spec.schedulingGates", "the gate %s was removed: the webhook sets it itself in the batch pods that wait for room", kube.BatchGate)

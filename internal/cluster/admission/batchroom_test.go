@@ -69,6 +69,12 @@ func TestOnlyPodsThatASchedulerCanPlaceGetTheGate(t *testing.T) {
 	} {
 		for _, on := range []bool{true, false} {
 			for _, before := range []bool{false, true} {
+				gate := func() bool {
+					if !x.want {
+						t.Errorf("%s: it is asked whether the gate is on", name)
+					}
+					return on
+				}
 				p := pod(t, x.labels, "", x.resources)
 				if x.owner != nil {
 					p.OwnerReferences = []metav1.OwnerReference{*x.owner}
@@ -84,7 +90,7 @@ func TestOnlyPodsThatASchedulerCanPlaceGetTheGate(t *testing.T) {
 				if before && !x.mirror {
 					p.Spec.SchedulingGates = append(p.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: kube.BatchGate})
 				}
-				got, v := Mutate(Request{Pod: p, Gate: on, ColocationOff: x.off})
+				got, v := Mutate(Request{Pod: p, Gate: gate, ColocationOff: x.off})
 				if kube.HasBatchGate(got) != (x.want && on) || got.Spec.SchedulingGates[0] != foreign {
 					t.Errorf("%s, switched on %v, had it before %v: gates %v; %s", name, on, before, got.Spec.SchedulingGates, v.Message())
 				}
@@ -92,7 +98,7 @@ func TestOnlyPodsThatASchedulerCanPlaceGetTheGate(t *testing.T) {
 				if told != (kube.HasBatchGate(got) != kube.HasBatchGate(p)) {
 					t.Errorf("%s, switched on %v, had it before %v: warnings %v", name, on, before, v.Warnings)
 				}
-				if again, v := Mutate(Request{Pod: got, Gate: on, ColocationOff: x.off}); len(again.Spec.SchedulingGates) != len(got.Spec.SchedulingGates) {
+				if again, v := Mutate(Request{Pod: got, Gate: gate, ColocationOff: x.off}); len(again.Spec.SchedulingGates) != len(got.Spec.SchedulingGates) {
 					t.Errorf("%s: a second call makes gates %v of %v; %s", name, again.Spec.SchedulingGates, got.Spec.SchedulingGates, v.Message())
 				}
 			}

@@ -28,6 +28,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/tenant"
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/decide/share"
+	"tenon.sh/tenon/internal/model/node"
 )
 
 // hooks answers the API server. It reads the inputs of a decision, and returns
@@ -66,7 +67,7 @@ func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.
 	for _, c := range classes.Items {
 		asked.PriorityClasses[c.Name] = c
 	}
-	asked.Gate = h.gates(ctx)
+	asked.Gate = func() bool { return h.gates(ctx) }
 	changed, verdict := rules.Mutate(asked)
 	if !verdict.Allowed() {
 		return h.answer("pod", req, verdict)
@@ -130,7 +131,7 @@ func (h *hooks) validatePod(ctx context.Context, req admission.Request) admissio
 	}
 	if req.Operation != admissionv1.Update {
 		v := rules.ValidateCreate(&pod, in, h.colocationOff(ctx), h.ranges(ctx, req.Namespace))
-		if h.gates(ctx) {
+		if kube.Class(&pod) == node.BE && h.gates(ctx) {
 			beyond, err := rules.ValidateTerms(&pod, n.Annotations, func() (share.Amount, error) { return opener.Used(ctx, h.live, req.Namespace) })
 			if err != nil {
 				return admission.Errored(http.StatusInternalServerError, err)

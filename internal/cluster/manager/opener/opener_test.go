@@ -343,6 +343,39 @@ func TestEveryReasonHasWords(t *testing.T) {
 	}
 }
 
+// aSlowServer answers no question before it is let go.
+type aSlowServer struct {
+	client.Client
+	asked, letGo chan struct{}
+}
+
+func (s *aSlowServer) Create(context.Context, client.Object, ...client.CreateOption) error {
+	s.asked <- struct{}{}
+	<-s.letGo
+	return apierrors.NewTimeoutError("slow", 1)
+}
+
+// TestNobodyWaitsForTheQuestionOfAnother asks again while the API server does not answer.
+func TestNobodyWaitsForTheQuestionOfAnother(t *testing.T) {
+	slow, clock := &aSlowServer{asked: make(chan struct{}), letGo: make(chan struct{})}, noon
+	p := &Permit{API: &rights{verbs: []string{"list", "watch", "patch"}}, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return clock }}
+	if !p.Granted(t.Context()) {
+		t.Fatal("the right is not known")
+	}
+	clock = clock.Add(grantedFor)
+	p.API = slow
+	first := make(chan bool, 1)
+	go func() { first <- p.Granted(t.Context()) }()
+	<-slow.asked
+	if !p.Granted(t.Context()) {
+		t.Error("the last answer does not count while another call asks")
+	}
+	close(slow.letGo)
+	if !<-first {
+		t.Error("the last answer does not count after a question without an answer")
+	}
+}
+
 // rights answers which verbs of pods this process may use.
 type rights struct {
 	client.Client
@@ -379,6 +412,8 @@ func TestARightIsAskedForSeldom(t *testing.T) {
 	clock = clock.Add(time.Second)
 	r.fails = apierrors.NewTimeoutError("slow", 1)
 	granted(true, 1) // the last answer stays
+	granted(true, 0) // and is not asked for again by each call
+	clock = clock.Add(refusedFor)
 	r.fails, r.verbs = nil, nil
 	granted(false, 1)
 }
