@@ -35,6 +35,8 @@ type Request struct {
 	// Gate reports whether pods that use batch resources get a scheduling gate until a node
 	// has room for them. It is called for such a pod only. nil: they get none.
 	Gate func() bool
+	// User is the name of the user who creates the pod.
+	User string
 	// Scheduler is the name of the scheduler that chooses CPUs. It is empty if
 	// there is none.
 	Scheduler string

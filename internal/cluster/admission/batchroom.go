@@ -24,13 +24,19 @@ func delayScaleUp(p *corev1.Pod) {
 	}
 }
 
+// daemonSetControllers are the users as which the DaemonSet controller of Kubernetes
+// creates pods: with --use-service-account-credentials of kube-controller-manager, and
+// without it.
+var daemonSetControllers = []string{"system:serviceaccount:kube-system:daemon-set-controller", "system:kube-controller-manager"}
+
 // closeGate gives a pod the scheduling gate of batch pods, if Gate of r says so and a
 // scheduler will choose the node of the pod. A pod of a DaemonSet must run on its node,
 // and a pod without batch resources waits for none of them. closeGate removes the gate
-// from all other pods, because nothing would open it.
+// from all other pods, because nothing would open it. Everybody may write a DaemonSet as
+// the owner of a pod, so it counts only in what the DaemonSet controller creates.
 func (r Request) closeGate(p *corev1.Pod, v *Verdict) {
 	owner := metav1.GetControllerOf(p)
-	placed := p.Spec.NodeName != "" || owner != nil && owner.Kind == "DaemonSet"
+	placed := p.Spec.NodeName != "" || owner != nil && owner.Kind == "DaemonSet" && slices.Contains(daemonSetControllers, r.User)
 	gated := kube.HasBatchGate(p)
 	switch wants := !placed && kube.Class(p) == node.BE && kube.RequestedBatch(p) != (share.Amount{}) && r.Gate != nil && r.Gate(); {
 	case !wants && gated:

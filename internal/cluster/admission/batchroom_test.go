@@ -56,16 +56,20 @@ func TestOnlyPodsThatASchedulerCanPlaceGetTheGate(t *testing.T) {
 		owner             *metav1.OwnerReference
 		onNode, off       bool // the pod has a node; no node has batch resources
 		mirror            bool
+		user              string
 		want              bool
 	}{
-		"of a Job":                  {be, own2, &job, false, false, false, true},
-		"of nobody":                 {be, "requests: {kubernetes.io/batch-cpu: 1k}", nil, false, false, false, true},
-		"of a DaemonSet":            {be, own2, &daemon, false, false, false, false},
-		"with a node":               {be, own2, &job, true, false, false, false},
-		"of a kubelet":              {be, own2, &node, true, false, true, false},
-		"without batch resources":   {be, "", &job, false, false, false, false},
-		"a service":                 {"koordinator.sh/qosClass: LS", own2, nil, false, false, false, false},
-		"that keeps cpu and memory": {be, own2, nil, false, true, false, false},
+		"of a Job":       {be, own2, &job, false, false, false, "", true},
+		"of nobody":      {be, "requests: {kubernetes.io/batch-cpu: 1k}", nil, false, false, false, "", true},
+		"of a DaemonSet": {be, own2, &daemon, false, false, false, "system:serviceaccount:kube-system:daemon-set-controller", false},
+		"of a DaemonSet, by the controller manager": {be, own2, &daemon, false, false, false, "system:kube-controller-manager", false},
+		"of a user who calls it a DaemonSet's":      {be, own2, &daemon, false, false, false, "system:serviceaccount:team:daemon-set-controller", true},
+		"of a Job, by the controller manager":       {be, own2, &job, false, false, false, "system:kube-controller-manager", true},
+		"with a node":                               {be, own2, &job, true, false, false, "", false},
+		"of a kubelet":                              {be, own2, &node, true, false, true, "", false},
+		"without batch resources":                   {be, "", &job, false, false, false, "", false},
+		"a service":                                 {"koordinator.sh/qosClass: LS", own2, nil, false, false, false, "", false},
+		"that keeps cpu and memory":                 {be, own2, nil, false, true, false, "", false},
 	} {
 		for _, on := range []bool{true, false} {
 			for _, before := range []bool{false, true} {
@@ -90,7 +94,7 @@ func TestOnlyPodsThatASchedulerCanPlaceGetTheGate(t *testing.T) {
 				if before && !x.mirror {
 					p.Spec.SchedulingGates = append(p.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: kube.BatchGate})
 				}
-				got, v := Mutate(Request{Pod: p, Gate: gate, ColocationOff: x.off})
+				got, v := Mutate(Request{Pod: p, User: x.user, Gate: gate, ColocationOff: x.off})
 				if kube.HasBatchGate(got) != (x.want && on) || got.Spec.SchedulingGates[0] != foreign {
 					t.Errorf("%s, switched on %v, had it before %v: gates %v; %s", name, on, before, got.Spec.SchedulingGates, v.Message())
 				}
@@ -98,7 +102,7 @@ func TestOnlyPodsThatASchedulerCanPlaceGetTheGate(t *testing.T) {
 				if told != (kube.HasBatchGate(got) != kube.HasBatchGate(p)) {
 					t.Errorf("%s, switched on %v, had it before %v: warnings %v", name, on, before, v.Warnings)
 				}
-				if again, v := Mutate(Request{Pod: got, Gate: gate, ColocationOff: x.off}); len(again.Spec.SchedulingGates) != len(got.Spec.SchedulingGates) {
+				if again, v := Mutate(Request{Pod: got, User: x.user, Gate: gate, ColocationOff: x.off}); len(again.Spec.SchedulingGates) != len(got.Spec.SchedulingGates) {
 					t.Errorf("%s: a second call makes gates %v of %v; %s", name, again.Spec.SchedulingGates, got.Spec.SchedulingGates, v.Message())
 				}
 			}

@@ -116,10 +116,13 @@ func TestAGateOpensWhenThereIsRoom(t *testing.T) {
 	s.must(err)
 	service := s.pod("LS", listOf("cpu", "1"))
 	s.must(s.client.Create(s.ctx, service))
-	daemon, err := s.batch("default", "100", "1Mi", func(p *corev1.Pod) {
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "d", UID: "d", Controller: new(true)}}
-	})
+	daemons := rest.CopyConfig(s.rc)
+	daemons.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:kube-system:daemon-set-controller", Groups: []string{"system:masters"}}
+	controller, err := client.New(daemons, client.Options{})
 	s.must(err)
+	daemon := s.pod("BE", listOf("kubernetes.io/batch-cpu", "100", "kubernetes.io/batch-memory", "1Mi"))
+	daemon.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "d", UID: "d", Controller: new(true)}}
+	s.must(controller.Create(s.ctx, daemon))
 	if !s.isOpen(service) || !s.isOpen(daemon) {
 		t.Error("a service or a pod of a DaemonSet has a gate")
 	}

@@ -52,7 +52,7 @@ func (h *hooks) mutatePod(ctx context.Context, req admission.Request) admission.
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the pod: %w", err))
 	}
 	pod.Namespace = cmp.Or(pod.Namespace, req.Namespace)
-	asked := rules.Request{Pod: &pod, PriorityClasses: map[string]schedulingv1.PriorityClass{}, Scheduler: h.scheduler, SchedulerNames: h.names, Draw: rand.Float64, Seal: h.cert.Seal, Now: time.Now(), ColocationOff: h.colocationOff(ctx)}
+	asked := rules.Request{Pod: &pod, PriorityClasses: map[string]schedulingv1.PriorityClass{}, Scheduler: h.scheduler, SchedulerNames: h.names, Draw: rand.Float64, Seal: h.cert.Seal, Now: time.Now(), User: req.UserInfo.Username, ColocationOff: h.colocationOff(ctx)}
 	if n, err := h.namespace(ctx, req.Namespace); err == nil {
 		asked.Namespace = n
 	}
