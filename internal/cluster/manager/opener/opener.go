@@ -87,6 +87,8 @@ type Opener struct {
 	newer  map[types.UID]newer
 	shapes map[types.UID]shape
 	said   map[types.UID]gate.Code
+	// stuck are the pods whose gate the API server did not let the opener remove.
+	stuck map[types.UID]stuck
 }
 
 // Metrics are those of an Opener.
@@ -137,7 +139,7 @@ func (m Metrics) count(waits []gate.Wait, assumed int) {
 // New returns o, ready to start.
 func New(o Opener) *Opener {
 	o.wake = make(chan struct{}, 1)
-	o.newer, o.shapes, o.said = map[types.UID]newer{}, map[types.UID]shape{}, map[types.UID]gate.Code{}
+	o.newer, o.shapes, o.said, o.stuck = map[types.UID]newer{}, map[types.UID]shape{}, map[types.UID]gate.Code{}, map[types.UID]stuck{}
 	return &o
 }
 

@@ -243,7 +243,46 @@ func TestARequestWithoutAnAnswerHoldsRoom(t *testing.T) {
 	a.fails = apierrors.NewForbidden(corev1.Resource("pods"), "a", nil)
 	a.round(t, o)
 	a.fails = nil
-	a.round(t, o, "a") // a refusal holds nothing
+	a.round(t, o, "b") // a refusal holds nothing
+}
+
+// TestAGateThatCannotBeRemovedStopsNobody has as many pods with such a gate as a round
+// opens, and one more. The refused ones are tried again after a minute, then after two.
+func TestAGateThatCannotBeRemovedStopsNobody(t *testing.T) {
+	var pods []*corev1.Pod
+	for i := range most {
+		pods = append(pods, podOf(fmt.Sprintf("a%03d", i), 1, 10))
+	}
+	a, o, clock := scene(4000, append(pods, podOf("b", 2, 3000))...)
+	o.Events = events.NewFakeRecorder(1000)
+	a.nodes[0].Status.Allocatable[kube.BatchMemory] = resource.MustParse("1Ti")
+	tried := func() (n int) {
+		for _, s := range o.stuck {
+			if s.until.After(*clock) {
+				n++
+			}
+		}
+		return n
+	}
+	a.fails = apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "a", nil)
+	a.round(t, o)
+	if tried() != most {
+		t.Errorf("%d pods count as stuck", tried())
+	}
+	a.fails = nil
+	a.round(t, o, "b")
+	a.fails = apierrors.NewBadRequest("no")
+	*clock = clock.Add(stuckFor)
+	a.round(t, o)
+	*clock = clock.Add(stuckFor)
+	if tried() != most {
+		t.Errorf("%d pods are tried again after a minute", most-tried())
+	}
+	a.fails, a.cached = nil, nil
+	clear(o.newer)
+	if a.round(t, o); len(o.stuck) > 0 {
+		t.Errorf("%d pods that are gone are remembered", len(o.stuck))
+	}
 }
 
 // theSettings are those of a ConfigMap with this batch-config, or of none.

@@ -29,6 +29,8 @@ const (
 	// doubtFor is the time for which a pod counts as open after a request to open its
 	// gate had no answer.
 	doubtFor = 2 * openFor
+	// stuckFor is the first time for which a stuck pod waits, and stuckMost the longest.
+	stuckFor, stuckMost = time.Minute, time.Hour
 )
 
 // A newer is a pod of which the opener knows more than the cache.
@@ -38,6 +40,13 @@ type newer struct {
 	// doubt means that it is not known whether the API server has opened the gate of the
 	// pod. Then pod counts for doubtFor.
 	doubt bool
+}
+
+// A stuck pod has a gate that the API server did not let the opener remove. It gets no
+// room until then, so that others get it.
+type stuck struct {
+	until time.Time
+	wait  time.Duration // the last wait; the next one is twice as long
 }
 
 // A shape is what the opener computes from a version of a pod.
@@ -113,7 +122,9 @@ func (o *Opener) round(ctx context.Context) (time.Duration, error) {
 func (o *Opener) open(ctx context.Context, p *corev1.Pod) error {
 	opened, err := Open(ctx, o.Client, p, o.Owner)
 	switch {
-	case err != nil && (apierrors.IsForbidden(err) || apierrors.IsInvalid(err)):
+	case err != nil && (apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)):
+		wait := min(max(stuckFor, 2*o.stuck[p.UID].wait), stuckMost)
+		o.stuck[p.UID] = stuck{until: o.Now().Add(wait), wait: wait}
 	case err != nil:
 		assumed := *p
 		assumed.Spec.SchedulingGates = kube.RemoveBatchGate(p.Spec.SchedulingGates)
@@ -227,8 +238,8 @@ func (o *Opener) caseOf(nodes []corev1.Node, spaces []corev1.Namespace, pods []*
 		}
 		others := len(kube.RemoveBatchGate(p.Spec.SchedulingGates)) > 0
 		waits := kube.HasBatchGate(p)
-		if others || waits && p.DeletionTimestamp != nil {
-			continue // another program lets it go first, or it goes away
+		if others || waits && (p.DeletionTimestamp != nil || o.Now().Before(o.stuck[p.UID].until)) {
+			continue // another program lets it go first, it goes away, or its gate cannot be removed
 		}
 		place, has := places[s.place]
 		if !has {
@@ -250,6 +261,7 @@ func (o *Opener) caseOf(nodes []corev1.Node, spaces []corev1.Namespace, pods []*
 		if !known[uid] {
 			delete(o.shapes, uid)
 			delete(o.said, uid)
+			delete(o.stuck, uid)
 		}
 	}
 	listed := make(map[string]bool, len(spaces))
