@@ -48,7 +48,8 @@ const (
 )
 
 // Selector selects the pods that may hold or want batch resources: the webhook gives
-// each of them this label.
+// each of them this label. A pod that the webhook has not seen, such as one of an ignored
+// namespace, may request batch resources without it. The opener does not count that one.
 var Selector = labels.SelectorFromSet(labels.Set{kube.LabelQOSClass: string(node.BE)})
 
 // Access is how an Opener reads and writes.
