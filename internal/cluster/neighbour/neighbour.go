@@ -10,6 +10,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/cluster/stored"
@@ -79,7 +80,21 @@ func Find(o Objects, pods []corev1.Pod, created func(*corev1.Pod) *corev1.Pod) [
 		}
 	}
 	for i := range o.VPAs {
-		if f, acts := resizes(&o.VPAs[i]); acts && slices.ContainsFunc(batch[f.Namespace], func(p *corev1.Pod) bool { return stored.IsMadeBy(p, f.Kind, f.Target) && usesBatch(p) }) {
+		v := &o.VPAs[i]
+		var a autoscaler
+		if runtime.DefaultUnstructuredConverter.FromUnstructured(v.Object, &a) != nil {
+			continue // an object of another form names no pods
+		}
+		ref := a.Spec.TargetRef
+		f := Finding{Code: Resized, Namespace: v.GetNamespace(), Name: v.GetName(), Kind: ref.Kind, Target: ref.Name}
+		for _, n := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			if slices.ContainsFunc(batch[f.Namespace], func(p *corev1.Pod) bool {
+				return stored.IsMadeBy(p, f.Kind, f.Target) && usesBatch(p) && a.writes(p, n)
+			}) {
+				f.Resources = append(f.Resources, n)
+			}
+		}
+		if len(f.Resources) > 0 {
 			all = append(all, f)
 		}
 	}
@@ -149,19 +164,47 @@ func usesBatch(p *corev1.Pod) bool {
 	return requests(p, kube.BatchCPU) || requests(p, kube.BatchMemory)
 }
 
-// resizes reports whether a VerticalPodAutoscaler changes new pods, and of which
-// object. It does so unless its mode is Off.
-func resizes(o *unstructured.Unstructured) (Finding, bool) {
-	f := Finding{Code: Resized, Namespace: o.GetNamespace(), Name: o.GetName(), Resources: []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}}
-	text := func(fields ...string) string {
-		s, _, err := unstructured.NestedString(o.Object, fields...)
-		if err != nil {
-			return "" // a field of another form names nothing
-		}
-		return s
+// An autoscaler has the fields of a VerticalPodAutoscaler that say what it writes.
+type autoscaler struct {
+	Spec struct {
+		TargetRef struct {
+			Kind string `json:"kind"`
+			Name string `json:"name"`
+		} `json:"targetRef"`
+		UpdatePolicy struct {
+			Mode string `json:"updateMode"`
+		} `json:"updatePolicy"`
+		ResourcePolicy struct {
+			Containers []struct {
+				Name      string                 `json:"containerName"` // *: all that have no policy of their own
+				Mode      string                 `json:"mode"`
+				Resources *[]corev1.ResourceName `json:"controlledResources"` // nil: cpu and memory
+			} `json:"containerPolicies"`
+		} `json:"resourcePolicy"`
+	} `json:"spec"`
+}
+
+// off is the mode of an autoscaler, or of its policy for a container, that writes nothing.
+const off = "Off"
+
+// writes reports whether an autoscaler writes a resource into a container of a new pod.
+func (a *autoscaler) writes(p *corev1.Pod, n corev1.ResourceName) bool {
+	if a.Spec.UpdatePolicy.Mode == off {
+		return false
 	}
-	f.Kind, f.Target = text("spec", "targetRef", "kind"), text("spec", "targetRef", "name")
-	return f, text("spec", "updatePolicy", "updateMode") != "Off"
+	return slices.ContainsFunc(p.Spec.Containers, func(c corev1.Container) bool {
+		writes := true
+		for _, policy := range a.Spec.ResourcePolicy.Containers {
+			if policy.Name != c.Name && policy.Name != "*" {
+				continue
+			}
+			writes = policy.Mode != off && (policy.Resources == nil || slices.Contains(*policy.Resources, n))
+			if policy.Name == c.Name {
+				break
+			}
+		}
+		return writes
+	})
 }
 
 func hasEnded(j *batchv1.Job) bool {
