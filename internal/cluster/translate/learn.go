@@ -75,7 +75,10 @@ func (t *Translator) learn(object map[string]any) error {
 		}
 		t.Namespaces[n.Name] = &n
 	case "List", "ClusterColocationProfileList":
-		items, _ := object["items"].([]any)
+		items, is := object["items"].([]any)
+		if !is {
+			return fmt.Errorf("%s: items: want a list of objects", kind)
+		}
 		for i, item := range items {
 			one, _ := item.(map[string]any)
 			if err := t.learn(one); err != nil {

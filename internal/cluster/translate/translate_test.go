@@ -199,9 +199,11 @@ func TestErrorsNameTheField(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"kind: Namespace\n---\nkind: Job\n":                                          `document 2: kind: "Job": want ClusterColocationProfile`,
-		"kind: ClusterColocationProfile\nmetadata: {name: p}\nspec: {qosclas: BE}\n": "document 1: ClusterColocationProfile: ",
-		"kind: List\nitems: [{kind: Namespace}, 3]\n":                                "document 1: items[1]: kind: ",
+		"kind: Namespace\n---\nkind: Job\n":                                              `document 2: kind: "Job": want ClusterColocationProfile`,
+		"kind: ClusterColocationProfile\nmetadata: {name: p}\nspec: {qosclas: BE}\n":     "document 1: ClusterColocationProfile: ",
+		"kind: List\nitems: [{kind: Namespace}, 3]\n":                                    "document 1: items[1]: kind: ",
+		"kind: List\nitems: {kind: Namespace}\n":                                         "document 1: List: items: want a list of objects",
+		"kind: ClusterColocationProfileList\nitem: [{kind: ClusterColocationProfile}]\n": "document 1: ClusterColocationProfileList: items: ",
 	} {
 		if err := new(Translator).Learn([]byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s\n%v\nwant %s", text, err, want)
