@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -119,11 +118,9 @@ func join(out *bytes.Buffer, stream []byte) {
 // translator reads the inputs of the webhook from files or from the cluster.
 func (q *translation) translator(ctx context.Context, errOut io.Writer) (translate.Translator, error) {
 	namespace, err := q.access.namespace(q.namespace)
-	none := clientcmd.IsEmptyConfig(errors.Unwrap(err))
-	switch {
-	case none:
-		namespace = cmp.Or(q.namespace, corev1.NamespaceDefault)
-	case err != nil:
+	if isUnset(err) {
+		namespace = corev1.NamespaceDefault
+	} else if err != nil {
 		return translate.Translator{}, err
 	}
 	t := translate.Translator{As: admission.Request{PriorityClasses: translate.PriorityClasses(), SchedulerNames: q.schedulers}, Namespace: namespace}
@@ -139,7 +136,7 @@ func (q *translation) translator(ctx context.Context, errOut io.Writer) (transla
 	if q.local || len(q.profiles) > 0 {
 		return t, nil
 	}
-	if none {
+	if _, err := q.access.namespace(""); isUnset(err) {
 		fmt.Fprintln(errOut, "there is no kubeconfig, so no profile acts: --profile names a file with profiles")
 		return t, nil
 	}
@@ -156,6 +153,9 @@ func (q *translation) translator(ctx context.Context, errOut io.Writer) (transla
 	}
 	return t, nil
 }
+
+// isUnset reports whether an error of access.namespace says that there is no kubeconfig.
+func isUnset(err error) bool { return clientcmd.IsEmptyConfig(errors.Unwrap(err)) }
 
 // readFile reads a file, or standard input if the name is -.
 func readFile(in io.Reader, name string) ([]byte, error) {

@@ -88,17 +88,19 @@ func TestTranslateNeedsNoCluster(t *testing.T) {
 	}
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
-	var out, errOut strings.Builder
-	root := newRootCommand(nil)
-	root.SetOut(&out)
-	root.SetErr(&errOut)
-	root.SetArgs([]string{"translate", "-f", file})
-	if err := root.Execute(); err != nil || !strings.Contains(out.String(), "kubernetes.io/batch-cpu: 1k") {
-		t.Errorf("%v\n%s", err, out.String())
-	}
-	for _, want := range []string{"there is no kubeconfig, so no profile acts", "warning: " + file + ": document 1: Pod: spec.containers[a].resources.limits[kubernetes.io/batch-memory]: missing"} {
-		if !strings.Contains(errOut.String(), want) {
-			t.Errorf("want %q in\n%s", want, errOut.String())
+	for _, args := range [][]string{nil, {"-n", "shop"}} {
+		var out, errOut strings.Builder
+		root := newRootCommand(nil)
+		root.SetOut(&out)
+		root.SetErr(&errOut)
+		root.SetArgs(append([]string{"translate", "-f", file}, args...))
+		if err := root.Execute(); err != nil || !strings.Contains(out.String(), "kubernetes.io/batch-cpu: 1k") {
+			t.Errorf("%v: %v\n%s", args, err, out.String())
+		}
+		for _, want := range []string{"there is no kubeconfig, so no profile acts", "warning: " + file + ": document 1: Pod: spec.containers[a].resources.limits[kubernetes.io/batch-memory]: missing"} {
+			if !strings.Contains(errOut.String(), want) {
+				t.Errorf("%v: want %q in\n%s", args, want, errOut.String())
+			}
 		}
 	}
 }
