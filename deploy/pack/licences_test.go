@@ -19,9 +19,11 @@ func TestTheLabelNamesTheLicencesOfWhatIsInside(t *testing.T) {
 		for _, name := range p.Programs {
 			cmd := exec.Command("go", "list", "-deps", "./cmd/"+name)
 			cmd.Dir = filepath.Join("../..", p.Module)
+			var said bytes.Buffer
+			cmd.Stderr = &said
 			text, err := cmd.Output()
 			if err != nil {
-				t.Skipf("go list does not run here: %v", err)
+				t.Fatalf("%v in %s: %v\n%s", cmd, cmd.Dir, err, said.String())
 			}
 			for _, objects := range []string{"exchange", "rqdelay", "scx"} {
 				contains = contains || strings.Contains(string(text), "/internal/kernel/"+objects+"\n")
