@@ -10,8 +10,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,14 +17,7 @@ import (
 	"tenon.sh/tenon/deploy/pack"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "image:", err)
-		os.Exit(1)
-	}
-}
+func main() { pack.Main("image", run) }
 
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("image", flag.ContinueOnError)
@@ -34,17 +25,12 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&o.Version, "version", "latest", "the version, and tag of the images")
 	registry := flags.String("registry", "", "what stands before the names of the images")
 	arches := flags.String("arch", "amd64,arm64", "for which machines")
-	flags.StringVar(&o.Root, "root", ".", "where the sources are")
 	out := flags.String("out", "bin/images", "where the archives go")
 	only := flags.String("only", "", "these images only, separated by commas: tenond, tenon-manager, tenon-scheduler")
-	if err := flags.Parse(args); err != nil {
+	if err := o.Parse(flags, args); err != nil {
 		return err
 	}
 	o.Work = filepath.Join(*out, "programs")
-	var err error
-	if o.Created, err = pack.SourceDate(); err != nil {
-		return err
-	}
 	for _, p := range pack.Images {
 		if *only != "" && !slices.Contains(strings.Split(*only, ","), p.Name) {
 			continue

@@ -71,9 +71,9 @@ type Order struct {
 	Created time.Time
 }
 
-// SourceDate returns the time of the sources that the environment gives as
+// sourceDate returns the time of the sources that the environment gives as
 // SOURCE_DATE_EPOCH (reproducible-builds.org), or else 1970.
-func SourceDate() (time.Time, error) {
+func sourceDate() (time.Time, error) {
 	text := os.Getenv("SOURCE_DATE_EPOCH")
 	if text == "" {
 		return time.Unix(0, 0).UTC(), nil

@@ -14,7 +14,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"time"
@@ -28,6 +27,8 @@ import (
 	"oras.land/oras-go/v2/registry/remote/credentials"
 	"oras.land/oras-go/v2/registry/remote/retry"
 	"sigs.k8s.io/yaml"
+
+	"tenon.sh/tenon/deploy/pack"
 )
 
 // The types of a chart in a registry, https://helm.sh/docs/topics/registries.
@@ -36,14 +37,7 @@ const (
 	chartContent = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "push:", err)
-		os.Exit(1)
-	}
-}
+func main() { pack.Main("push", run) }
 
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("push", flag.ContinueOnError)

@@ -9,7 +9,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -34,14 +33,7 @@ type release struct {
 	builds    []pack.Build
 }
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "release:", err)
-		os.Exit(1)
-	}
-}
+func main() { pack.Main("release", run) }
 
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("release", flag.ContinueOnError)
@@ -49,22 +41,17 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&r.Version, "version", "", "the version, such as v1.2.3")
 	flags.StringVar(&r.registry, "registry", "", "the registry of the images, with the path in it; empty: who installs the chart names it")
 	flags.StringVar(&r.downloads, "downloads", "", "the URL below which the archives will be; empty: the manifest for Krew names files")
-	flags.StringVar(&r.Root, "root", ".", "where the sources are")
 	flags.StringVar(&r.out, "out", "bin/release", "where the release goes; what is there is removed")
 	flags.StringVar(&r.Work, "work", "bin/programs", "where the built programs go")
 	images := flags.String("images", "tenond,tenon-manager,tenon-scheduler", "the images, separated by commas")
 	arches := flags.String("arch", "amd64,arm64", "the processors of the images")
 	machines := flags.String("machine", "linux/amd64,linux/arm64", "the platforms of the programs of one machine")
 	plugins := flags.String("plugin", platforms, "the platforms of the plugin")
-	if err := flags.Parse(args); err != nil {
+	if err := r.Parse(flags, args); err != nil {
 		return err
 	}
 	if !semver.MatchString(r.Version) {
 		return fmt.Errorf("the version of a release is v1.2.3 or v1.2.3-rc.1, and not %q", r.Version)
-	}
-	var err error
-	if r.Created, err = pack.SourceDate(); err != nil {
-		return err
 	}
 	if err := emptied(r.out); err != nil {
 		return err
