@@ -23,11 +23,10 @@ type archive struct {
 	SHA256  string
 }
 
-// archives builds a product for platforms, each as SYSTEM/PROCESSOR.
-func (r *release) archives(ctx context.Context, p pack.Product, on []string) (all []archive, err error) {
-	for _, name := range on {
-		system, arch, _ := strings.Cut(name, "/")
-		a, err := r.archive(ctx, p, pack.Platform{OS: system, Arch: arch})
+// archives builds a product for platforms.
+func (r *release) archives(ctx context.Context, p pack.Product, on []pack.Platform) (all []archive, err error) {
+	for _, platform := range on {
+		a, err := r.archive(ctx, p, platform)
 		if err != nil {
 			return nil, err
 		}

@@ -53,6 +53,14 @@ func run(ctx context.Context, args []string) error {
 	if !semver.MatchString(r.Version) {
 		return fmt.Errorf("the version of a release is v1.2.3 or v1.2.3-rc.1, and not %q", r.Version)
 	}
+	machine, err := platformsOf("machine", *machines)
+	if err != nil {
+		return err
+	}
+	plugin, err := platformsOf("plugin", *plugins)
+	if err != nil {
+		return err
+	}
 	if err := emptied(r.out); err != nil {
 		return err
 	}
@@ -63,10 +71,10 @@ func run(ctx context.Context, args []string) error {
 	if err := r.chart(built); err != nil {
 		return err
 	}
-	if _, err := r.archives(ctx, pack.Machine, listed(*machines)); err != nil {
+	if _, err := r.archives(ctx, pack.Machine, machine); err != nil {
 		return err
 	}
-	if r.plugins, err = r.archives(ctx, pack.Plugin, listed(*plugins)); err != nil {
+	if r.plugins, err = r.archives(ctx, pack.Plugin, plugin); err != nil {
 		return err
 	}
 	for _, step := range []func() error{r.krew, r.licences, func() error { return r.manual(built) }, r.sums, r.bundle} {
@@ -80,6 +88,18 @@ func run(ctx context.Context, args []string) error {
 // listed returns the words of a list with commas; an empty one has none.
 func listed(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' })
+}
+
+// platformsOf returns the platforms that a flag lists, each as SYSTEM/PROCESSOR.
+func platformsOf(flag, list string) (all []pack.Platform, err error) {
+	for _, name := range listed(list) {
+		system, arch, _ := strings.Cut(name, "/")
+		if system == "" || arch == "" || strings.Contains(arch, "/") {
+			return nil, fmt.Errorf("--%s: %q: want SYSTEM/PROCESSOR, such as linux/amd64", flag, name)
+		}
+		all = append(all, pack.Platform{OS: system, Arch: arch})
+	}
+	return all, nil
 }
 
 // sumsFile has the checksums of a release.
