@@ -8,8 +8,8 @@ import (
 )
 
 var (
-	descPromisedCPU    = desc("tenon_promised_cpu_cores", "CPUs that batch work may count on for some hours, with a probability in percent.", "hours", "percent")
-	descPromisedMemory = desc("tenon_promised_memory_bytes", "Memory that batch work may count on for some hours, with a probability in percent.", "hours", "percent")
+	descPromisedCPU    = desc("tenon_promised_cpu_cores", "CPUs that batch work may count on for that many hours from the last full hour (UTC) on, with that probability in percent.", "hours", "percent")
+	descPromisedMemory = desc("tenon_promised_memory_bytes", "Memory that batch work may count on for that many hours from the last full hour (UTC) on, with that probability in percent.", "hours", "percent")
 	descPromisesJudged = desc("tenon_promises_judged", "Promises of the last four to eight weeks whose end is known.", "resource", "hours", "percent")
 	descPromisesKept   = desc("tenon_promises_kept", "Promises of the last four to eight weeks that came true.", "resource", "hours", "percent")
 )
