@@ -59,8 +59,8 @@ status:
     since: "2026-03-01T10:00:00Z"
     why: "siblings was tried: no gain"
     results:
-    - {candidate: cpu.idle, finding: kept, why: the services wait less with it, ended: "2026-03-01T10:00:00Z", pairs: 16, without: 20µs,
-       with: 15.5µs, ratio: 775, low: 690, high: 860, services: [{name: web, pairs: 16, without: 1m12s, with: 55.8s}], more: 1}
+    - {candidate: cpu.idle, finding: kept, why: the services wait less with it, ended: "2026-03-01T10:00:00Z", pairs: 32, without: 20µs,
+       with: 15.5µs, ratio: 775, low: 690, high: 860, services: [{name: web, pairs: 32, without: 1m12s, with: 55.8s}], more: 1}
     - {candidate: siblings, against: cpu.idle, finding: no gain, why: it does not save a tenth of the waiting, ended: "2026-03-01T10:10:00Z",
        pairs: 32, without: 15.6µs, with: 15.6µs, ratio: 1003, low: 930, high: 1080}
   cpus:
@@ -143,7 +143,7 @@ CPUs for pods: 9 of 16 CPUs open (1 must stay open), 1 reserved; 6 owned by 2 po
 
 Isolation by trials: cpu.idle, which a trial kept, for 2h0m (siblings was tried: no gain)
   TRIED     AGAINST    FOUND    PAIRS  WAIT WITHOUT  WAIT WITH  RATIO                ENDED
-  cpu.idle  the floor  kept     16     20µs          15.5µs     0.78 (0.69 to 0.86)  2h0m ago
+  cpu.idle  the floor  kept     32     20µs          15.5µs     0.78 (0.69 to 0.86)  2h0m ago
   siblings  cpu.idle   no gain  32     15.6µs        15.6µs     1.00 (0.93 to 1.08)  1h50m ago
   cpu.idle: kept, because the services wait less with it
     web: cpu.idle saves 16.2s of waiting for a CPU an hour (55.8s instead of 1m12s)
@@ -258,11 +258,11 @@ func TestTrialsOfAllNodesAreAddedUp(t *testing.T) {
 	}
 	alike(t, Isolation(nodes, noon), `
 NODE    IN USE    SINCE  TRIED     FOUND    PAIRS  WAIT WITHOUT  WAIT WITH  RATIO
-node-1  cpu.idle  2h0m   cpu.idle  kept     16     20µs          15.5µs     0.78 (0.69 to 0.86)
+node-1  cpu.idle  2h0m   cpu.idle  kept     32     20µs          15.5µs     0.78 (0.69 to 0.86)
 node-1  cpu.idle  2h0m   siblings  no gain  32     15.6µs        15.6µs     1.00 (0.93 to 1.08)
-node-2  cpu.idle  2h0m   cpu.idle  kept     16     20µs          15.5µs     0.78 (0.69 to 0.86)
+node-2  cpu.idle  2h0m   cpu.idle  kept     32     20µs          15.5µs     0.78 (0.69 to 0.86)
 node-2  cpu.idle  2h0m   siblings  no gain  32     15.6µs        15.6µs     1.00 (0.93 to 1.08)
-node-3  cpu.idle  2h0m   cpu.idle  worse    16     20µs          15.5µs     1.25 (1.10 to 1.40)
+node-3  cpu.idle  2h0m   cpu.idle  worse    32     20µs          15.5µs     1.25 (1.10 to 1.40)
 node-4  cpu.idle  2h0m   -         -        -      -             -          -
 
 Together
