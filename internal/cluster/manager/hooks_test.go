@@ -163,8 +163,6 @@ func TestAPodWithALargeExponentIsRefused(t *testing.T) {
 	}
 }
 
-// offers is a client of a cluster with one node. batch means that the node has
-// batch resources.
 // TestTheWebhooksReadTheLimitRangesOfTheNamespace creates a BE pod with an
 // amount that a LimitRange of its namespace imposes.
 func TestTheWebhooksReadTheLimitRangesOfTheNamespace(t *testing.T) {
@@ -191,6 +189,8 @@ func TestTheWebhooksReadTheLimitRangesOfTheNamespace(t *testing.T) {
 	}
 }
 
+// offers is a client of a cluster with one node. batch means that the node has
+// batch resources.
 type offers struct{ batch bool }
 
 func (offers) Get(_ context.Context, key client.ObjectKey, to client.Object, _ ...client.GetOption) error {
