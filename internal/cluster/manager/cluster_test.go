@@ -144,6 +144,14 @@ type replica struct {
 // may change the options of the manager.
 func (s *scene) start(change ...func(*Options)) *replica {
 	s.t.Helper()
+	return s.startAgain(func() bool { return false }, change...)
+}
+
+// startAgain is start for a manager that begins again when it has lost its lease, while
+// again returns true. In a cluster the kubelet starts it again. On a busy machine a
+// manager may lose its lease at any time.
+func (s *scene) startAgain(again func() bool, change ...func(*Options)) *replica {
+	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.ctx)
 	r := &replica{scene: s, log: &watchedLog{}, registry: prometheus.NewRegistry(), stop: cancel, done: make(chan struct{})}
 	o := Options{
@@ -153,9 +161,15 @@ func (s *scene) start(change ...func(*Options)) *replica {
 	for _, f := range change {
 		f(&o)
 	}
+	rc := s.rc
 	go func() {
 		defer close(r.done)
-		r.err = Run(ctx, s.rc, o)
+		for {
+			if r.err = Run(ctx, rc, o); ctx.Err() != nil || !lostLease(r.err) || !again() {
+				return
+			}
+			o.registry = prometheus.NewRegistry()
+		}
 	}()
 	s.t.Cleanup(func() {
 		r.end()
@@ -170,9 +184,14 @@ func (s *scene) start(change ...func(*Options)) *replica {
 func (r *replica) end() {
 	r.stop()
 	<-r.done
-	if r.err != nil && !strings.Contains(r.err.Error(), "leader election lost") && !strings.Contains(r.err.Error(), "context canceled") {
+	if r.err != nil && !lostLease(r.err) && !strings.Contains(r.err.Error(), "context canceled") {
 		r.t.Errorf("the manager ended: %v", r.err)
 	}
+}
+
+// lostLease reports whether a manager ended because it no longer had its lease.
+func lostLease(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "leader election lost")
 }
 
 // webhooks makes a manager serve the webhooks. It also makes the API server

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -195,7 +196,7 @@ func TestAManagerThatDiesInAWriteLeavesNothingHalfDone(t *testing.T) {
 					return next.RoundTrip(r)
 				})
 			})
-			first := s.start()
+			first := s.startAgain(func() bool { return !cut.Load() })
 			s.node("n1")
 			s.report("n1", batchOf(4000, 4))
 			select {
@@ -214,12 +215,32 @@ func TestAManagerThatDiesInAWriteLeavesNothingHalfDone(t *testing.T) {
 				t.Errorf("the stopped manager still wrote: %+v", p)
 			}
 			s.rc = whole
-			s.start()
+			s.startAgain(func() bool { return true })
 			s.becomes("n1", "5200m "+mem4, soon)
 			s.waitUntil("the report says so", soon, func() bool { return s.publishedPart("n1").CPU != nil })
 			first.stop()
 		})
 	}
+}
+
+// TestAManagerThatLostItsLeaseBeginsAgain gives the lease of a manager to a replica that
+// does not exist. The manager ends, and the next one leads when that lease has expired.
+func TestAManagerThatLostItsLeaseBeginsAgain(t *testing.T) {
+	s := newScene(t)
+	r := s.startAgain(func() bool { return true })
+	s.node("n1")
+	s.report("n1", batchOf(4000, 4))
+	s.becomes("n1", "5200m "+mem4, soon)
+	s.waitUntil("another replica has the lease", now, func() bool {
+		var lease coordinationv1.Lease
+		s.must(s.client.Get(s.ctx, client.ObjectKey{Namespace: s.name, Name: s.name}, &lease))
+		at := metav1.NowMicro()
+		lease.Spec.HolderIdentity, lease.Spec.RenewTime = new("another"), &at
+		return s.client.Update(s.ctx, &lease) == nil // the manager may have renewed it since
+	})
+	s.waitUntil("the manager begins again", soon, func() bool { return r.log.count("Attempting to acquire leader lease") > 1 })
+	s.report("n1", batchOf(8000, 4))
+	s.becomes("n1", "1200m "+mem4, soon)
 }
 
 type through func(*http.Request) (*http.Response, error)
