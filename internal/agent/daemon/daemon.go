@@ -96,6 +96,7 @@ type daemon struct {
 	mechanisms *mechanisms
 	slices     *workers.Desk
 	promises   *promises
+	peaks      *peaks
 	minutes    *minutes
 
 	containers *inventory.Follower
@@ -160,12 +161,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	d.reporter, d.show = changeLogger{log: d.Log, mechanism: mechanismReport{seen: time.Now()}}, openShow(o, d.health)
 	defer func() { err = errors.Join(err, d.show.close()) }()
 	d.agent = &loop.Agent{Host: d, MaxSteps: maxSteps, Spent: proc.OwnCPUTime}
-	last, age, ok := loadState(o.StateDir, fs)
-	if ok {
-		d.agent.Resume(last.State)
-		d.read = last.Read
-		d.Log.Info("continuing with the state of the last tenond", "seconds_ago", age.Seconds())
-	}
+	last := d.resume(fs)
 	d.signals = openSignals(ctx, d.host, d.tree, fs, d.Log)
 	d.followOverwritten(ctx)
 	d.requests.CgroupVersion, d.requests.Log = d.tree.Version(), d.Log
@@ -217,6 +213,20 @@ func Run(ctx context.Context, o Options) (err error) {
 	err = errors.Join(lost, err, d.signals.close())
 	background.Wait()
 	return err
+}
+
+// resume continues with the state of the last daemon. If that was killed, or ended long ago,
+// only the peaks of other work are left, which took it a day to learn.
+func (d *daemon) resume(fs proc.FS) savedState {
+	last, age, ok := loadState(d.StateDir, fs)
+	if d.peaks = openPeaks(d.StateDir, fs, d.Log); ok {
+		d.read = last.Read
+		d.Log.Info("continuing with the state of the last tenond", "seconds_ago", age.Seconds())
+	} else {
+		last.State.Batch.Demand.Peaks = d.peaks.earlier()
+	}
+	d.agent.Resume(last.State)
+	return last
 }
 
 // leave calls Leave, unless another daemon has the lock of the machine.
@@ -334,6 +344,7 @@ func (d *daemon) observe(t tick.Tick, err error) {
 	t.Isolation, t.Refused = d.host.Isolation().Status(), d.refusals.Observe(t, passes)
 	d.health.Set(health.Refused, "knobs", health.TextOf(t.Refused))
 	t.Promises = d.promises.tick(t)
+	d.peaks.tick(d.agent.State().Batch.Demand.Peaks)
 	d.minutes.tick(t, d.config.History)
 	d.host.Delays().WatchSiblings(t.Selection.Mechanism.Row().FollowsLS)
 	d.reporter.tick(t, err)

@@ -39,7 +39,7 @@ type demand struct {
 	Counted int       `json:"counted,omitempty"`
 	System  account   `json:"system,omitzero"`
 	Work    []account `json:"work,omitempty"` // in the order of the snapshot
-	Peaks   peaks     `json:"peaks,omitzero"`
+	Peaks   Peaks     `json:"peaks,omitzero"`
 }
 
 // An account is the usage of one workload. For BE work it holds only the
@@ -71,6 +71,7 @@ func (d demand) observe(c Config, nodeCPUs facts.NodeCPUs, elapsed time.Duration
 	next.Waited += max(elapsed, 0)
 	if !d.Began {
 		next.Waited = 0
+		next.System.Peak = d.Peaks.peakOf("", c.Peak) // it is known where the State has only peaks
 	} else if next.Waited < sampleEvery {
 		return next, 0
 	}

@@ -2,6 +2,8 @@ package overcommit
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -52,8 +54,9 @@ type peak struct {
 	Watched   time.Duration `json:"watched_ns,omitempty"`
 }
 
-// peaks holds the histories of all workloads. The history of the system has the empty name.
-type peaks struct {
+// Peaks holds what was learnt of the use of all workloads. The history of the system has the
+// empty name.
+type Peaks struct {
 	Waited time.Duration               `json:"waited_ns,omitempty"` // time since the last sample
 	Past   map[node.WorkloadID]history `json:"past,omitempty"`
 }
@@ -66,8 +69,37 @@ type history struct {
 	Memory  trend.Histogram `json:"memory"`
 }
 
+// Watched returns how long the system was watched. It grows with each sample, and with
+// nothing else.
+func (p Peaks) Watched() time.Duration { return p.Past[""].Watched }
+
+// After returns what is left of the histories when nobody has watched the node for some
+// time. For each of them that is as if its workload had ended before.
+func (p Peaks) After(unwatched time.Duration) Peaks {
+	left := make(map[node.WorkloadID]history, len(p.Past))
+	p.keep(left, max(unwatched, 0))
+	return Peaks{Past: left}
+}
+
+// Check returns an error for histories that no State could have learnt.
+func (p Peaks) Check() error {
+	if len(p.Past) > maxPeaks {
+		return fmt.Errorf("%d histories: want %d or fewer", len(p.Past), maxPeaks)
+	}
+	for id, h := range p.Past {
+		err := errors.Join(h.CPU.Check(cpuScale, cpuHalfLife), h.Memory.Check(memoryScale, memoryHalfLife))
+		if err == nil && (h.Watched <= 0 || h.Gone < 0) {
+			err = fmt.Errorf("watched for %v, ended %v ago", h.Watched, h.Gone)
+		}
+		if err != nil {
+			return fmt.Errorf("history of %q: %w", id, err)
+		}
+	}
+	return nil
+}
+
 // peakOf returns the predicted peak of a workload, from its history.
-func (p peaks) peakOf(id node.WorkloadID, c PeakPrediction) peak { return p.Past[id].peak(c) }
+func (p Peaks) peakOf(id node.WorkloadID, c PeakPrediction) peak { return p.Past[id].peak(c) }
 
 // peak returns the peak that a history predicts.
 func (h history) peak(c PeakPrediction) peak {
@@ -81,7 +113,7 @@ func (h history) peak(c PeakPrediction) peak {
 // it adds these peaks to the histories. It changes the accounts of d.
 func (d *demand) predict(c PeakPrediction, sampled time.Duration, workloads []node.Workload) {
 	if !c.Enable {
-		d.Peaks = peaks{}
+		d.Peaks = Peaks{}
 		d.System.Peak = peak{}
 		for i := range d.Work {
 			d.Work[i].Peak = peak{}
@@ -109,7 +141,7 @@ func (d *demand) predict(c PeakPrediction, sampled time.Duration, workloads []no
 		}
 	}
 	d.Peaks.keep(all, elapsed)
-	d.Peaks = peaks{Past: all}
+	d.Peaks = Peaks{Past: all}
 }
 
 // raisePeak raises the peak of this minute if the present usage is higher.
@@ -136,7 +168,7 @@ func (a *account) learn(before, all map[node.WorkloadID]history, c PeakPredictio
 
 // keep adds the histories of ended workloads to those of present ones (all).
 // Workloads that ended last come first.
-func (p peaks) keep(all map[node.WorkloadID]history, elapsed time.Duration) {
+func (p Peaks) keep(all map[node.WorkloadID]history, elapsed time.Duration) {
 	var gone []node.WorkloadID
 	for id, h := range p.Past {
 		if _, here := all[id]; !here && h.Gone+elapsed <= keepPeaks {

@@ -1,6 +1,7 @@
 package trend
 
 import (
+	"fmt"
 	"slices"
 	"sort"
 	"time"
@@ -42,6 +43,9 @@ const (
 	// minShare is the weight that one sample has after six half-lives. A
 	// bucket with less weight is dropped.
 	minShare = fullWeight >> 6
+	// mostWeight is far above the weight of a bucket with a sample in each second, and so
+	// small that no sum of weights overflows.
+	mostWeight = 1 << 40
 	// MaxBuckets is the maximum number of buckets of a Histogram.
 	MaxBuckets = 48
 )
@@ -92,6 +96,25 @@ func mergeLightest(buckets [][2]int64) [][2]int64 {
 	}
 	buckets[least+1][1] += buckets[least][1]
 	return slices.Delete(buckets, least, least+1)
+}
+
+// Check returns an error for a histogram that Add could not have made with a scale and a
+// half-life.
+func (h Histogram) Check(s Scale, halfLife time.Duration) error {
+	if h.Passed < 0 || h.Passed >= halfLife {
+		return fmt.Errorf("passed %v of a half-life of %v", h.Passed, halfLife)
+	}
+	if len(h.Buckets) > MaxBuckets {
+		return fmt.Errorf("%d buckets: want %d or fewer", len(h.Buckets), MaxBuckets)
+	}
+	last := int64(-1)
+	for _, b := range h.Buckets {
+		if b[0] <= last || b[0] >= int64(len(s)) || b[1] < minShare || b[1] > mostWeight {
+			return fmt.Errorf("bucket %d after %d weighs %d", b[0], last, b[1])
+		}
+		last = b[0]
+	}
+	return nil
 }
 
 // Percentile returns an upper bound of the given percentile: the end of the

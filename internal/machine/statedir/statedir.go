@@ -20,11 +20,12 @@ const (
 	MemoryFile     = "memory.json"     // the state of the policies and the known containers
 	MechanismsFile = "mechanisms.json" // an operator's choice of a mechanism, and failures
 	PromisesFile   = "promises.json"   // what the promises of room have learnt
+	PeaksFile      = "peaks.json"      // what batch resources have learnt of the peaks of other work
 )
 
-// Version is the version of the form of the first two files. A renamed or removed key
-// needs a new version: without it, a program would read the file of another form
-// as if it said nothing.
+// Version is the version of the form of these files, but for PromisesFile, which has
+// none. A renamed or removed key needs a new version: without it, a program would read
+// the file of another form as if it said nothing.
 const Version = 2
 
 // Check returns an error if another user may have made or changed the files in
