@@ -225,6 +225,7 @@ func allOptions() map[string]any {
 		"image":            map[string]any{"tag": "v1.2.3"},
 		"imagePullSecrets": []any{map[string]any{"name": "registry"}},
 		"agent": additions(map[string]any{"kubelet": map[string]any{"allowNodesProxy": true, "insecureSkipTLSVerify": true}, "config": "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\n",
+			"history": map[string]any{"enabled": true, "size": "64Mi"},
 			"sysAdmin": false, "extraArgs": []any{"--log-level=debug"}, "affinity": map[string]any{"nodeAffinity": map[string]any{}}, "image": map[string]any{"repository": "mirror.example:5000/tenon/agent", "digest": "sha256:" + strings.Repeat("0a", 32)}}),
 		"manager":        additions(map[string]any{"tolerations": []any{map[string]any{"operator": "Exists"}}, "extraArgs": []any{"--log-level=debug"}, "topologySpreadConstraints": []any{zones}, "image": map[string]any{"tag": "v1.2.4"}}),
 		"config":         map[string]any{"namespace": "koordinator-system"},
@@ -268,7 +269,7 @@ func noOptions() map[string]any {
 // TestAnUpgradeWithTheValuesOfAnOlderChart renders the chart as helm upgrade
 // --reuse-values does: without a section that the older chart did not have.
 func TestAnUpgradeWithTheValuesOfAnOlderChart(t *testing.T) {
-	documents, err := render(t, map[string]any{"resourceQuota": nil, "prometheus": nil})
+	documents, err := render(t, map[string]any{"resourceQuota": nil, "prometheus": nil, "agent": map[string]any{"history": nil}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,6 +338,8 @@ func TestTheSchemaNamesWhatIsWrong(t *testing.T) {
 		"a volume without a name":             {set([]any{map[string]any{"emptyDir": map[string]any{}}}, "scheduler", "extraVolumes"), []string{"/scheduler/extraVolumes/0", "name"}},
 		"another name of the release":         {set("other", "fullnameOverride"), []string{"fullnameOverride"}},
 		"a relative path":                     {set("run/nri", "agent", "nri", "socketDir"), []string{"/agent/nri/socketDir"}},
+		"a relative path of the history":      {set("history", "agent", "history", "hostPath"), []string{"/agent/history/hostPath"}},
+		"a size without a unit":               {set("32", "agent", "history", "size"), []string{"/agent/history/size"}},
 		"an argument without --":              {set([]any{"v=4"}, "agent", "extraArgs"), []string{"/agent/extraArgs"}},
 		"the name of the cluster's scheduler": {set("default-scheduler", "scheduler", "name"), []string{"/scheduler/name"}},
 		"the name of the manager's Lease":     {set("tenon-manager", "scheduler", "name"), []string{"/scheduler/name"}},

@@ -114,3 +114,18 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "tenon.account.manager
 {{- define "tenon.agent.user" -}}
 system:serviceaccount:{{ .Release.Namespace }}:{{ include "tenon.account.agent" . }}
 {{- end }}
+
+{{/* The tenon.yaml of the agents; empty: they have none. */}}
+{{- define "tenon.agent.config" -}}
+{{- $history := .Values.agent.history | default dict -}}
+{{- if not $history.enabled -}}
+{{- .Values.agent.config -}}
+{{- else if or (hasKey (fromYaml .Values.agent.config) "history") (hasPrefix "{" (trim .Values.agent.config)) -}}
+{{- fail "agent.history.enabled: the chart adds the key history to agent.config, which must have no such key, and must not be JSON" -}}
+{{- else -}}
+{{- .Values.agent.config | default "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig" | trimSuffix "\n" }}
+history:
+  directory: {{ $history.hostPath | quote }}
+  size: {{ $history.size }}
+{{ end }}
+{{- end }}
