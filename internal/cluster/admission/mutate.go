@@ -99,9 +99,8 @@ func (r Request) mutate(p *corev1.Pod, v *Verdict) {
 
 // isMirror reports whether a pod is the mirror of a static pod. A kubelet runs
 // a static pod from a file, even if the API server rejects its mirror. The
-// annotation alone does not prove a mirror pod, because any user may write it.
-// But only a kubelet may write a pod whose owner is its node (admission plugin
-// NodeRestriction).
+// annotation alone does not prove a mirror pod, because any user may write it, and
+// an owner, too. ValidateMirror refuses what no kubelet creates.
 func isMirror(p *corev1.Pod) bool {
 	_, is := p.Annotations[corev1.MirrorPodAnnotationKey]
 	owner := metav1.GetControllerOf(p)

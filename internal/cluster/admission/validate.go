@@ -12,6 +12,21 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
+// kubelets are the groups of users that may create the mirror of a static pod: kubelets
+// (admission plugin NodeRestriction), and administrators of the whole cluster.
+var kubelets = []string{"system:nodes", "system:masters"}
+
+// ValidateMirror refuses a pod that looks like the mirror of a static pod and that no
+// kubelet creates. groups are those of the user. No other check looks at a mirror, and the
+// kubelet deletes a false one only after it was bound: until then it takes room.
+func ValidateMirror(p *corev1.Pod, groups []string) Verdict {
+	var v Verdict
+	if isMirror(p) && !slices.ContainsFunc(groups, func(g string) bool { return slices.Contains(kubelets, g) }) {
+		v.refuse(annotation(corev1.MirrorPodAnnotationKey), "only a kubelet creates the mirror of a static pod: leave the annotation out")
+	}
+	return v
+}
+
 // ValidateCreate checks a new pod after Mutate and all other webhooks have
 // changed it. colocationOff and ranges have the same meaning as in Request. in
 // says what the pods of the namespace may ask for, also by a profile.

@@ -130,6 +130,9 @@ func (h *hooks) validatePod(ctx context.Context, req admission.Request) admissio
 		in.Limits = c.Objectives()
 	}
 	if req.Operation != admissionv1.Update {
+		if v := rules.ValidateMirror(&pod, req.UserInfo.Groups); !v.Allowed() {
+			return h.answer("pod", req, v)
+		}
 		v := rules.ValidateCreate(&pod, in, h.colocationOff(ctx), h.ranges(ctx, req.Namespace))
 		if kube.Class(&pod) == node.BE && h.gates(ctx) {
 			beyond, err := rules.ValidateTerms(&pod, n.Annotations, func() (share.Amount, error) { return opener.Used(ctx, h.live, req.Namespace) })
