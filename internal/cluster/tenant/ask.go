@@ -66,6 +66,12 @@ func asksOf(p *corev1.Pod) []ask {
 		all = append(all, ask{right: Overrides, field: label(kube.LabelSubPriority), text: text, what: "an order of evictions of its own", instead: "leave the label out"})
 	}
 	if kube.ClassWithDefault(p) == node.BE {
+		if number := p.Spec.Priority; number != nil && *number > kube.Bands[kube.PriorityBatch].Highest && kube.PriorityOfNumber(p) == "" {
+			all = append(all, ask{
+				right: Overrides, field: "spec.priorityClassName", text: fmt.Sprint(*number), amount: int64(*number),
+				what: fmt.Sprintf("a priority above that of batch work (%d)", *number), instead: "want the priority class koord-batch, or none",
+			})
+		}
 		all = append(all, aboveRequests(p)...)
 	}
 	return all
