@@ -18,6 +18,7 @@ import (
 
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/query"
+	"tenon.sh/tenon/internal/decide/share"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -183,7 +184,9 @@ func patchReport(c client.Client) func(ctx context.Context, report string, patch
 func (r *requests) tell(ctx context.Context, report *v1alpha1.NodeReport, found map[servedPod]v1alpha1.QueriedService) error {
 	services := query.Services(report)
 	left := maxNodeBuckets
-	for i, s := range services {
+	// A namespace with large histograms must not use up the buckets of the others.
+	for _, i := range share.Turns(services, func(s v1alpha1.QueriedService) string { return s.Namespace }) {
+		s := services[i]
 		if answer, has := found[podOf(s)]; has {
 			services[i] = answer
 		}

@@ -325,3 +325,21 @@ func TestTheReportHasWhatPrometheusSays(t *testing.T) {
 	state(nil)
 	s.waitUntil("the answers go with the objective", soon, func() bool { return queried() == nil })
 }
+
+// TestANamespaceUsesNotAllBuckets has a namespace with many large histograms on the node
+// of a service of another namespace.
+func TestANamespaceUsesNotAllBuckets(t *testing.T) {
+	p := newPrometheus(t)
+	p.buckets.Store(128)
+	s := newRoundScene(t, p.URL)
+	var all []string
+	for i := range 30 {
+		all = append(all, fmt.Sprintf("crowd/web-%02d/rtt_seconds", i))
+	}
+	s.list.items = []v1alpha1.NodeReport{servedReport("a", append(all, "shop/web-0/rtt_seconds")...)}
+	s.pass()
+	troubles := s.troubles("a")
+	if len(troubles) != 31 || troubles[30] != "" || troubles[0] != "" || troubles[29] == "" {
+		t.Errorf("the troubles are %q", troubles)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/quantity"
+	"tenon.sh/tenon/internal/decide/share"
 	"tenon.sh/tenon/internal/decide/slo"
 	"tenon.sh/tenon/internal/decide/verdict"
 	"tenon.sh/tenon/internal/model/node"
@@ -53,10 +54,20 @@ func objectivesOf(v View) *v1alpha1.Objectives {
 		}
 		return cmp.Or(cmp.Compare(order[x.Verdict], order[y.Verdict]), missed, strings.Compare(string(a), string(b)))
 	})
+	pods := podsAmong(t.Snapshot)
 	if n := len(ids) - maxServices; n > 0 {
+		// A namespace with many services must not keep those of others out of the report:
+		// the manager asks Prometheus only about these.
+		in := share.Turns(ids, func(id node.WorkloadID) string {
+			namespace, _ := nameOf(pods, id)
+			return namespace
+		})[:maxServices]
+		slices.Sort(in)
+		for i, at := range in {
+			ids[i] = ids[at]
+		}
 		o.More, ids = int32(n), ids[:maxServices]
 	}
-	pods := podsAmong(t.Snapshot)
 	o.Bounded = boundedOf(v, pods)
 	for _, id := range ids {
 		s := serviceOf(v, pods, id, t.Objectives[id])

@@ -174,6 +174,31 @@ func TestTheReportHasRoomForFewServices(t *testing.T) {
 	}
 }
 
+// TestANamespaceLeavesRoomInTheReport checks a namespace with more missed objectives than
+// a report has room for, beside one service of another namespace that keeps its own.
+func TestANamespaceLeavesRoomInTheReport(t *testing.T) {
+	v := missing()
+	add := func(id node.WorkloadID, j slo.Judgement) {
+		v.Tick.Snapshot.Workloads = append(v.Tick.Snapshot.Workloads, node.Workload{ID: id, Pod: true, Class: node.LS})
+		v.Tick.Objectives[id] = j
+	}
+	for i := range 2 * maxServices {
+		add(node.WorkloadID(fmt.Sprintf("crowd/web-%03d", i)), slo.Judgement{Verdict: slo.Missed, Cause: slo.System, Since: time.Unix(10, 0), Objective: time.Millisecond})
+	}
+	add("bank/vault", slo.Judgement{Verdict: slo.Kept, Objective: time.Millisecond})
+	o := Status(v, nil).Objectives
+	by := map[string]int{}
+	for _, s := range o.Services {
+		by[s.Namespace]++
+	}
+	if by["bank"] != 1 || by["shop"] != 1 || len(o.Services) != maxServices {
+		t.Errorf("%d services: %v", len(o.Services), by)
+	}
+	if first := o.Services[0]; first.Namespace != "crowd" { // missed objectives still come first
+		t.Errorf("the first one is %s/%s, %s", first.Namespace, first.Pod, first.State)
+	}
+}
+
 // TestAVerdictIsNews checks that a report is sent for another verdict or cause,
 // but not for another number.
 func TestAVerdictIsNews(t *testing.T) {

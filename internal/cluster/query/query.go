@@ -14,6 +14,7 @@ import (
 
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/config"
+	"tenon.sh/tenon/internal/decide/share"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -59,12 +60,7 @@ func Questions(reports []v1alpha1.NodeReport) []Question {
 	groups := slices.SortedFunc(maps.Keys(pods), func(a, b group) int {
 		return cmp.Or(strings.Compare(a.namespace, b.namespace), strings.Compare(a.series, b.series))
 	})
-	type ranked struct {
-		Question
-		rank int
-	}
-	var all []ranked
-	ranks := map[string]int{}
+	var all []Question
 	for _, g := range groups {
 		slices.Sort(pods[g])
 		for names := slices.Compact(pods[g]); len(names) > 0; {
@@ -73,15 +69,13 @@ func Questions(reports []v1alpha1.NodeReport) []Question {
 				bytes += len(names[n])
 				n++
 			}
-			all = append(all, ranked{Question{g.namespace, series[g.series], names[:n]}, ranks[g.namespace]})
-			ranks[g.namespace]++
+			all = append(all, Question{g.namespace, series[g.series], names[:n]})
 			names = names[n:]
 		}
 	}
-	slices.SortStableFunc(all, func(a, b ranked) int { return cmp.Compare(a.rank, b.rank) })
 	questions := make([]Question, len(all))
-	for i, r := range all {
-		questions[i] = r.Question
+	for i, at := range share.Turns(all, func(q Question) string { return q.Namespace }) {
+		questions[i] = all[at]
 	}
 	return questions
 }

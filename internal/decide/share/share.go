@@ -5,6 +5,7 @@
 package share
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -101,4 +102,19 @@ func Fill(room Amount, claims []Claim, take func(i int, c Claim) (Amount, bool))
 		}
 		claims[i].Used = claims[i].Used.Plus(got)
 	}
+}
+
+// Turns returns the indices of all in an order in which the namespaces take turns: the
+// first of each namespace, then the second of each, and so on. Within a turn, and within a
+// namespace, the order is that of all. So a namespace with many things leaves to each other
+// one its part of a list that is cut.
+func Turns[T any](all []T, namespace func(T) string) []int {
+	turn, next, order := make([]int, len(all)), map[string]int{}, make([]int, len(all))
+	for i, one := range all {
+		of := namespace(one)
+		turn[i], order[i] = next[of], i
+		next[of]++
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(turn[i], turn[j]) })
+	return order
 }

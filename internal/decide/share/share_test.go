@@ -2,6 +2,7 @@ package share
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"tenon.sh/tenon/internal/model/node"
@@ -160,5 +161,17 @@ func TestACapOfZeroAdmitsNothing(t *testing.T) {
 	}
 	if !zero.Allow(Amount{CPU: 5}, Amount{Memory: 1}) {
 		t.Error("a pod without CPU exceeds a cap of CPU")
+	}
+}
+
+// TestNamespacesTakeTurns orders things of three namespaces.
+func TestNamespacesTakeTurns(t *testing.T) {
+	all := []string{"a", "a", "b", "a", "c", "b", "a"}
+	got := Turns(all, func(s string) string { return s })
+	if want := []int{0, 2, 4, 1, 5, 3, 6}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if got := Turns(nil, func(s string) string { return s }); len(got) > 0 {
+		t.Errorf("of nothing: %v", got)
 	}
 }
