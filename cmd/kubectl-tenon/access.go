@@ -121,7 +121,7 @@ func clientOf(found *rest.Config, said *warnings) (client.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reach the cluster: %w", err)
 	}
-	return c, nil
+	return cleanClient{c}, nil
 }
 
 // profiles reads the colocation profiles. Without their CRD, a cluster has none.

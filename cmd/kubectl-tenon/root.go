@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"tenon.sh/tenon/internal/agent/printable"
 	"tenon.sh/tenon/internal/cluster/nodepages"
 	"tenon.sh/tenon/internal/cluster/podpages"
 	"tenon.sh/tenon/internal/cluster/schedulers"
@@ -103,7 +104,7 @@ func (a *access) unattended(ctx context.Context, errOut io.Writer, now time.Time
 	found := schedulersOf(ctx, c, schedulers.WaitingFor(pods), now)
 	for _, s := range found {
 		if unknown := s.Unknown(now); unknown != "" {
-			fmt.Fprintf(errOut, "it is not known whether scheduler %s, for which pods wait, runs: %s\n", s.Name, unknown)
+			fmt.Fprintf(errOut, "it is not known whether scheduler %s, for which pods wait, runs: %s\n", printable.Text(s.Name), printable.Text(unknown))
 		}
 	}
 	return schedulers.Unattended(pods, found, now), nil

@@ -48,10 +48,12 @@ func (o *Output) Add(cmds ...*cobra.Command) {
 }
 
 // Print writes v as JSON or YAML if the user wants that, otherwise it writes text.
-// The keys of YAML are those of JSON.
+// The keys of YAML are those of JSON. Whoever makes a pod or a cgroup chooses some of the
+// words, so what cannot be printed becomes an escape: it cannot move the cursor of a
+// terminal.
 func (o Output) Print(w io.Writer, v any, text string) error {
 	if o != JSON && o != YAML {
-		_, err := io.WriteString(w, text)
+		_, err := io.WriteString(w, printable.Lines(text))
 		return err
 	}
 	var b bytes.Buffer
@@ -68,6 +70,7 @@ func (o Output) Print(w io.Writer, v any, text string) error {
 		if err == nil {
 			unfold(&n)
 			out, err = yaml.Marshal(&n)
+			out = []byte(printable.Lines(string(out))) // all texts are in quotes, where these escapes count
 		}
 		if err != nil {
 			return fmt.Errorf("print as YAML: %w", err)
