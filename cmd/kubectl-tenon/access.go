@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
@@ -97,7 +98,7 @@ func clientOf(found *rest.Config, said *warnings) (client.Client, error) {
 	found.WarningHandlerWithContext = said
 	scheme := runtime.NewScheme()
 	if err := errors.Join(
-		corev1.AddToScheme(scheme), autoscalingv2.AddToScheme(scheme), batchv1.AddToScheme(scheme), schedulingv1.AddToScheme(scheme), coordinationv1.AddToScheme(scheme), authorizationv1.AddToScheme(scheme),
+		corev1.AddToScheme(scheme), admissionv1.AddToScheme(scheme), autoscalingv2.AddToScheme(scheme), batchv1.AddToScheme(scheme), schedulingv1.AddToScheme(scheme), coordinationv1.AddToScheme(scheme), authorizationv1.AddToScheme(scheme),
 		v1alpha1.AddToScheme(scheme), configv1alpha1.AddToScheme(scheme),
 	); err != nil {
 		return nil, err
@@ -109,6 +110,7 @@ func clientOf(found *rest.Config, said *warnings) (client.Client, error) {
 	kinds.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
 	kinds.Add(corev1.SchemeGroupVersion.WithKind("Event"), meta.RESTScopeNamespace)
 	kinds.Add(corev1.SchemeGroupVersion.WithKind("ResourceQuota"), meta.RESTScopeNamespace)
+	kinds.Add(admissionv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"), meta.RESTScopeRoot)
 	kinds.Add(autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"), meta.RESTScopeNamespace)
 	kinds.Add(vpa, meta.RESTScopeNamespace)
 	kinds.Add(batchv1.SchemeGroupVersion.WithKind("Job"), meta.RESTScopeNamespace)

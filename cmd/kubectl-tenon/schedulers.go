@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -49,7 +50,7 @@ func schedulersOf(ctx context.Context, c client.Client, names []string, now time
 // managerAbsence describes why tenon-manager does not run, or why this is not
 // known. Both are empty if it runs.
 func managerAbsence(ctx context.Context, c client.Client, now time.Time) (absent, unknown string) {
-	s := leasesOf(ctx, c, schedulers.Manager)
+	s := managerLease(ctx, c)
 	switch state, text := s.State(now); state {
 	case schedulers.Stopped:
 		return schedulers.Manager + " " + text, ""
@@ -59,11 +60,34 @@ func managerAbsence(ctx context.Context, c client.Client, now time.Time) (absent
 	return "", s.Unknown(now)
 }
 
+// managerHome returns the namespace of tenon-manager: the one to which the API server
+// sends what the webhooks answer. A user who may only edit a namespace cannot change it.
+// The result is "" if there is no such webhook, or if it may not be read.
+func managerHome(ctx context.Context, c client.Client) string {
+	var v admissionv1.ValidatingWebhookConfiguration
+	if err := c.Get(ctx, client.ObjectKey{Name: schedulers.Manager}, &v); err != nil {
+		return "" // then the Leases of all namespaces count
+	}
+	for _, hook := range v.Webhooks {
+		if hook.ClientConfig.Service != nil {
+			return hook.ClientConfig.Service.Namespace
+		}
+	}
+	return ""
+}
+
+// managerLease reads the Lease of tenon-manager. Everybody who may write Leases in some
+// namespace can make one of its name there, so only that of its own namespace counts, if
+// this is known.
+func managerLease(ctx context.Context, c client.Client) schedulers.Scheduler {
+	return leasesOf(ctx, c, schedulers.Manager, client.InNamespace(managerHome(ctx, c)))
+}
+
 // leasesOf reads the Leases with the name of a scheduler.
-func leasesOf(ctx context.Context, c client.Client, name string) schedulers.Scheduler {
+func leasesOf(ctx context.Context, c client.Client, name string, in ...client.ListOption) schedulers.Scheduler {
 	s := schedulers.Scheduler{Name: name}
 	var leases coordinationv1.LeaseList
-	if err := c.List(ctx, &leases, client.MatchingFields{"metadata.name": schedulers.LeaseName(name)}); err != nil {
+	if err := c.List(ctx, &leases, append(in, client.MatchingFields{"metadata.name": schedulers.LeaseName(name)})...); err != nil {
 		s.Unread = append(s.Unread, unreadText("Leases", err))
 	}
 	for _, l := range leases.Items {

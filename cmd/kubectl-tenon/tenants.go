@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"tenon.sh/tenon/internal/cluster/kube"
-	"tenon.sh/tenon/internal/cluster/schedulers"
 	"tenon.sh/tenon/internal/cluster/tenant"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -47,7 +46,7 @@ func systemPods(ctx context.Context, c client.Client, errOut io.Writer) []string
 	if err := c.List(ctx, &spaces); err != nil {
 		return unread("namespaces", err)
 	}
-	manager := leasesOf(ctx, c, schedulers.Manager)
+	manager := managerLease(ctx, c)
 	if len(manager.Unread) > 0 {
 		fmt.Fprintf(errOut, "it is not known which namespace is that of Tenon: %s\n", strings.Join(manager.Unread, ", "))
 		return nil

@@ -60,3 +60,45 @@ func TestDoctorNamesWhatTenantsTake(t *testing.T) {
 		}
 	}
 }
+
+const (
+	// hooks is where the API server sends what the webhooks of Tenon answer.
+	pathHooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/tenon-manager"
+	hooks     = `{"kind": "ValidatingWebhookConfiguration", "apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": "tenon-manager"}, "webhooks": [{"name": "a", "clientConfig": {"service": {"namespace": "tenon-system", "name": "tenon-manager"}}}]}`
+)
+
+// TestALeaseOfAUserIsNotThatOfTheManager has a user make a Lease with the name of the
+// manager's in a namespace of his own. It neither shows that the manager runs, nor makes
+// the namespace that of Tenon, in which pods may have class SYSTEM.
+func TestALeaseOfAUserIsNotThatOfTheManager(t *testing.T) {
+	const (
+		lease = `{"metadata": {"namespace": "SPACE", "name": "tenon-manager"}, "spec": {"holderIdentity": "m", "leaseDurationSeconds": 15, "renewTime": "TIMEZ"}}`
+		list  = `{"kind": "LeaseList", "apiVersion": "coordination.k8s.io/v1", "items": [`
+		own   = "/apis/coordination.k8s.io/v1/namespaces/tenon-system/leases"
+	)
+	of := func(space, renewed string) string {
+		return strings.NewReplacer("SPACE", space, "TIME", renewed).Replace(lease)
+	}
+	forged, stopped, leads := of("team-a", "2026-03-01T11:59:59.000000"), of("tenon-system", "2026-03-01T10:00:00.000000"), of("tenon-system", "2026-03-01T11:59:58.000000")
+	base := with(installed,
+		pathNamespaces, `{"kind": "NamespaceList", "apiVersion": "v1", "items": [{"metadata": {"name": "team-a"}}, {"metadata": {"name": "tenon-system"}}]}`,
+		"/api/v1/pods", `{"kind": "PodList", "apiVersion": "v1", "items": [{"metadata": {"name": "sysburn", "namespace": "team-a", "labels": {"koordinator.sh/qosClass": "SYSTEM"}}, "spec": {"nodeName": "node-1", "containers": [{"name": "c"}]}}]}`,
+		pathQuotas, `{"kind": "ResourceQuotaList", "apiVersion": "v1", "items": []}`, pathHooks, hooks)
+	const taken, gone = "namespace team-a may not have class SYSTEM", "tenon-manager has no leader"
+	for name, x := range map[string]struct {
+		paths map[string]string
+		gone  bool
+	}{
+		"it stopped": {with(base, pathLeases, list+forged+", "+stopped+"]}", own, list+stopped+"]}"), true},
+		"it leads":   {with(base, pathLeases, list+forged+", "+leads+"]}", own, list+leads+"]}"), false},
+	} {
+		out, err := kubectl(t, x.paths, "doctor")
+		if !errors.Is(err, errUnhealthy) || !strings.Contains(out, taken) || strings.Contains(out, gone) != x.gone {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+	}
+	// Without the right to read the webhooks, the Leases of all namespaces count.
+	if out, _ := kubectl(t, with(base, pathLeases, list+stopped+"]}", pathHooks, refusal(403, "Forbidden", "no")), "doctor"); !strings.Contains(out, gone) {
+		t.Errorf("without the right:\n%s", out)
+	}
+}
