@@ -18,7 +18,7 @@ import (
 )
 
 // pagesOfManifests are the pages of docs whose manifests a user may apply as they are.
-var pagesOfManifests = []string{"workloads", "kubernetes", "objectives"}
+var pagesOfManifests = []string{"workloads", "kubernetes", "objectives", "tenants"}
 
 // readPage returns the text of a page of docs.
 func readPage(t *testing.T, name string) string {

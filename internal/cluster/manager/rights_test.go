@@ -21,11 +21,15 @@ import (
 	"tenon.sh/tenon/internal/cluster/webhooks"
 )
 
-// TestTheChartsRightsAreEnough runs the manager as the service account of the
-// chart. The account has only the roles that the chart renders.
-func TestTheChartsRightsAreEnough(t *testing.T) {
-	s := newScene(t)
-	const namespace, name = "tenon-system", "tenon-manager"
+// chartNamespace is the namespace into which the chart of the tests is rendered.
+const chartNamespace = "tenon-system"
+
+// installed installs the roles, the admission policies and the webhooks of the chart, and
+// runs the manager as the service account of the chart. From then on, s.rc is the access
+// of this account.
+func (s *scene) installed() *replica {
+	s.t.Helper()
+	const namespace, name = chartNamespace, "tenon-manager"
 	text, err := os.ReadFile("../../../test/chart/testdata/default.yaml")
 	s.must(err)
 	made := 0
@@ -42,22 +46,22 @@ func TestTheChartsRightsAreEnough(t *testing.T) {
 		if n := o.GetNamespace(); n != "" {
 			err := s.client.Create(s.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: n}})
 			if err != nil && !apierrors.IsAlreadyExists(err) {
-				t.Fatal(err)
+				s.t.Fatal(err)
 			}
 		}
 		if o.GetKind() == "RoleBinding" && o.GetName() == name+"-config" {
 			s.config.Namespace = o.GetNamespace()
 		}
 		s.must(s.client.Create(s.ctx, &o))
-		t.Cleanup(func() { s.must(s.client.Delete(s.ctx, &o)) })
+		s.t.Cleanup(func() { s.must(s.client.Delete(s.ctx, &o)) })
 		made++
 	}
 	if made < 6 {
-		t.Fatalf("the chart renders %d roles and bindings", made)
+		s.t.Fatalf("the chart renders %d roles and bindings", made)
 	}
 	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.config.Namespace, Name: s.config.Name}, Data: map[string]string{"colocation-config": `{"enable":true}`}}
 	s.must(s.client.Create(s.ctx, m))
-	t.Cleanup(func() { s.must(s.client.Delete(s.ctx, m)) })
+	s.t.Cleanup(func() { s.must(s.client.Delete(s.ctx, m)) })
 
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	s.must(err)
@@ -66,13 +70,21 @@ func TestTheChartsRightsAreEnough(t *testing.T) {
 	service := webhooks.Service{Namespace: namespace, URL: fmt.Sprintf("https://127.0.0.1:%d", port)}
 	mutating, validating := webhooks.Configurations(name, service, s.config)
 	s.must(s.client.Create(s.ctx, mutating), s.client.Create(s.ctx, validating))
-	t.Cleanup(func() { s.must(s.client.Delete(s.ctx, mutating), s.client.Delete(s.ctx, validating)) })
+	s.t.Cleanup(func() { s.must(s.client.Delete(s.ctx, mutating), s.client.Delete(s.ctx, validating)) })
 	admin := s.rc
 	s.rc = rest.CopyConfig(admin)
 	s.rc.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + namespace + ":" + name, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}}
-	r := s.start(func(o *Options) {
+	return s.start(func(o *Options) {
 		o.Namespace, o.Name, o.Host, o.Port, o.Service = namespace, name, "127.0.0.1", port, service
 	})
+}
+
+// TestTheChartsRightsAreEnough runs the manager as the service account of the
+// chart. The account has only the roles that the chart renders.
+func TestTheChartsRightsAreEnough(t *testing.T) {
+	s := newScene(t)
+	admin := s.rc
+	r := s.installed()
 	s.node("n1")
 	s.report("n1", batchOf(4000, 4))
 	s.becomes("n1", "5200m "+mem4, soon)
@@ -135,10 +147,10 @@ func TestTheChartsRightsAreEnough(t *testing.T) {
 		t.Errorf("a permission was missing %d times:\n%s", n, r.log.last(40))
 	}
 	var secret corev1.Secret
-	s.must(s.client.Get(s.ctx, client.ObjectKey{Namespace: namespace, Name: name}, &secret))
+	s.must(s.client.Get(s.ctx, client.ObjectKey{Namespace: chartNamespace, Name: "tenon-manager"}, &secret))
 	s.must(s.client.Delete(s.ctx, &secret))
 	s.waitUntil("the Secret is made anew", soon, func() bool {
-		return s.client.Get(s.ctx, client.ObjectKey{Namespace: namespace, Name: name}, &secret) == nil && len(secret.Data[certificate.KeyCA]) > 0
+		return s.client.Get(s.ctx, client.ObjectKey{Namespace: chartNamespace, Name: "tenon-manager"}, &secret) == nil && len(secret.Data[certificate.KeyCA]) > 0
 	})
 	s.awaitTrust()
 }
