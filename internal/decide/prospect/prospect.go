@@ -11,11 +11,17 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/decide/promise"
+	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
 // Absent is the value of a step that nobody measured.
 const Absent = -1
+
+// SparePercent is the part of a node's memory that is Spare where nothing else is
+// known: the distance of the thresholds at which Koordinator's chart offers memory (65)
+// and evicts (70).
+const SparePercent unit.Percent = 5
 
 // A Node is what was measured on a node. A column is empty if it was not measured at
 // all, and otherwise has a value for each step.
@@ -24,8 +30,10 @@ type Node struct {
 	Pool   string // of nodes that are alike; may be empty
 	CPU    unit.MilliCPU
 	Memory unit.Bytes
-	Start  int64 // the first minute, since 1970
-	Step   int64 // the length of a step, in minutes
+	// Spare is the memory that batch work may use above its room before it is evicted.
+	Spare unit.Bytes
+	Start int64 // the first minute, since 1970
+	Step  int64 // the length of a step, in minutes
 
 	// RoomCPU and RoomMemory are the least that batch work could have requested in the
 	// step (package overcommit), in thousandths of a CPU and in MiB.
@@ -44,50 +52,60 @@ type Node struct {
 
 // Hurt is a service that waited, or was held back.
 type Hurt struct {
-	Service string
+	Service string `json:"service"`
 	// By is the workload that it waited for, or "" if its own CPU limit held it back.
-	By      string
-	Minutes int64         // in which it was hurt
-	Lost    time.Duration // the sum of its waits or its throttling
+	By      string        `json:"by,omitempty"`
+	Minutes int64         `json:"minutes"` // in which it was hurt
+	Lost    time.Duration `json:"lost_ns"` // the sum of its waits or its throttling
 }
 
 // An Outlook is what is known of a node for batch work. Outlooks of several nodes
 // are added hour by hour and risk by risk.
 type Outlook struct {
-	Name, Pool string
-	CPU        unit.MilliCPU
-	Memory     unit.Bytes
-	From, To   int64 // the first minute and the one after the last one, since 1970
-	Step       int64 // in minutes
-	Seen       int64 // minutes with a value between them
+	Name   string        `json:"name"`
+	Pool   string        `json:"pool,omitempty"`
+	CPU    unit.MilliCPU `json:"cpu_mcpu"`
+	Memory unit.Bytes    `json:"memory_bytes"`
+	// From and To are the first minute and the one after the last one, since 1970.
+	From int64 `json:"from_minute"`
+	To   int64 `json:"to_minute"`
+	Step int64 `json:"step_minutes"`
+	Seen int64 `json:"seen_minutes"` // those between From and To that have a value
 
-	Hours    [24]Hour // of the day, in UTC
-	Risks    []Risk   // one for each of Lengths and Fills
-	Hurt     []Hurt   // the worst ones
-	Promises []promise.Promise
-	// BatchCPU is the mean use of work that could be batch work.
-	BatchCPU unit.MilliCPU
+	All      Hour                      `json:"all"`                     // of all hours together
+	Hours    [24]Hour                  `json:"hours"`                   // of the day, in UTC
+	Risks    []Risk                    `json:"risks"`                   // one for each of Lengths and Fills
+	Hurt     []Hurt                    `json:"hurt,omitempty"`          // the worst ones
+	Promises []promise.Promise         `json:"promises"`                // and how often such ones were kept
+	BatchCPU node.Maybe[unit.MilliCPU] `json:"batch_cpu_mcpu,omitzero"` // the mean of Node.BatchCPU
 }
 
 // An Hour is what could have been given at one hour of the day.
 type Hour struct {
-	Steps  int64 // that were measured
-	CPU    Spread[unit.MilliCPU]
-	Memory Spread[unit.Bytes]
+	CPU    Spread[unit.MilliCPU] `json:"cpu_mcpu"`
+	Memory Spread[unit.Bytes]    `json:"memory_bytes"`
 }
 
-// A Spread is a low and a mean value.
+// A Spread is a low and a mean value of the room of a resource, and its mean use.
 type Spread[T unit.MilliCPU | unit.Bytes] struct {
-	Low  T // the 5 % quantile
-	Mean T
+	Steps int64         `json:"steps"` // whose room was measured; 0: Low and Mean are unknown
+	Low   T             `json:"low"`   // the 5 % quantile
+	Mean  T             `json:"mean"`
+	Used  node.Maybe[T] `json:"used,omitzero"` // by all work of the node
 }
 
 // A Risk counts what would have become of jobs of a length that began at each of the
-// measured steps, if batch work had used a share of what it could request.
+// measured steps, if batch work had used a share of what it could request at this step.
 type Risk struct {
-	Length  time.Duration
-	Fill    unit.Percent
-	Jobs    int64 // that began, and whose whole length was measured
-	Starved int64 // those that got less than half of their CPU for more than a tenth of the length
-	Evicted int64 // those for whose memory there was no room at some step
+	Length time.Duration `json:"length_ns"`
+	Fill   unit.Percent  `json:"fill_percent"`
+	CPU    Trials        `json:"cpu"`    // Failed got less than half of their CPU for more than a tenth of the length
+	Memory Trials        `json:"memory"` // Failed had at some step less room than they need, by more than Spare
+}
+
+// Trials count jobs: those that began at a step with room, and whose whole length was
+// measured, and how many of them failed.
+type Trials struct {
+	Jobs   int64 `json:"jobs"`
+	Failed int64 `json:"failed"`
 }
