@@ -9,7 +9,7 @@ import (
 	"tenon.sh/tenon/internal/table"
 )
 
-// A Page is the report of an experiment.
+// A Page is the report of an experiment. A page of something else has no Files.
 type Page struct {
 	Title    string
 	Lead     []string // what was done, and the answers: paragraphs
