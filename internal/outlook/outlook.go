@@ -1,0 +1,242 @@
+// Package outlook is the page that says how much nodes could have given to batch work:
+// the values of package prospect as words, tables and pictures, for a terminal and as one
+// file of HTML.
+package outlook
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/prospect"
+	"tenon.sh/tenon/internal/lab/page"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+// A View is what a page shows.
+type View struct {
+	Of    string // names the nodes, as the subject of a sentence: "Node web-1", "The 40 nodes of pool a"
+	Fleet prospect.Fleet
+	// Price is what a node costs an hour, in a currency of the reader.
+	Price node.Maybe[float64]
+	// Hints say what the reader can do about a gap.
+	Hints map[prospect.GapCode]string
+}
+
+// Page returns the page. Times are UTC.
+func (v View) Page() page.Page {
+	f := v.Fleet
+	p := page.Page{
+		Title: "How much could batch work have?",
+		Lead:  []string{v.seen()},
+		Meta:  "Counted by Tenon from what was measured. Hours are UTC.",
+	}
+	if f.CPU.Nodes > 0 {
+		p.Lead = append(p.Lead, v.answer())
+	}
+	for _, s := range []page.Section{
+		supplySection(f), hoursSection(f), risksSection(f.Risks), promisesSection(f), hurtSection(f), v.workSection(), v.gapsSection(),
+	} {
+		if s.Title != "" {
+			p.Sections = append(p.Sections, s)
+		}
+	}
+	p.Caveats = []string{
+		"Batch work is taken to use all that it requests, and to get no more than the room. Real jobs mostly use less.",
+		"How services would have reacted is not known: what batch work costs them in caches and memory bandwidth shows only when it runs.",
+	}
+	return p
+}
+
+// seen says what the page rests on.
+func (v View) seen() string {
+	f := v.Fleet
+	if f.Seen == 0 {
+		return v.Of + " has no measured minute."
+	}
+	verb := "was"
+	if f.Nodes > 1 {
+		verb = "were"
+	}
+	text := fmt.Sprintf("%s %s observed for %s, from %s to %s UTC", v.Of, verb, days(f.Seen), minute(f.From), minute(f.To))
+	if f.Nodes > 1 {
+		text += " (half of the nodes for longer, half for shorter)"
+	}
+	return text + "."
+}
+
+// answer is the sentence for a reader who reads nothing else.
+func (v View) answer() string {
+	cpu := v.Fleet.CPU
+	text := fmt.Sprintf("Batch work could have had %s of %s CPUs on average, and %s in 95 %% of the time",
+		cores(cpu.All.Mean), cores(cpu.Capacity), cores(cpu.All.Low))
+	if memory := v.Fleet.Memory; memory.Nodes > 0 {
+		text += fmt.Sprintf(", with %s of memory on average, and %s in 95 %% of the time", size(memory.All.Mean), size(memory.All.Low))
+	}
+	return text + "."
+}
+
+// supplySection has the room by resource.
+func supplySection(f prospect.Fleet) page.Section {
+	if f.CPU.Nodes == 0 && f.Memory.Nodes == 0 {
+		return page.Section{}
+	}
+	s := page.Section{Title: "What could be offered to batch work"}
+	most, least, known := extremes(f)
+	s.Table.Heads = []page.Head{{Text: ""}, {Text: "of"}, {Text: "used"}, {Text: "95% of the time"}, {Text: "mean"}}
+	if known {
+		s.Table.Heads = append(s.Table.Heads, page.Head{Text: "mean at " + hour(most)}, page.Head{Text: "mean at " + hour(least)})
+	}
+	if c := f.CPU; c.Nodes > 0 {
+		row := page.Row{Label: "CPUs", Cells: []string{cores(c.Capacity), maybe(c.All.Used, cores), cores(c.All.Low), cores(c.All.Mean)}}
+		if known {
+			row.Cells = append(row.Cells, cores(c.Hours[most].Mean), cores(c.Hours[least].Mean))
+		}
+		s.Table.Rows = append(s.Table.Rows, row)
+	}
+	if m := f.Memory; m.Nodes > 0 {
+		row := page.Row{Label: "memory", Cells: []string{size(m.Capacity), maybe(m.All.Used, size), size(m.All.Low), size(m.All.Mean)}}
+		if known {
+			row.Cells = append(row.Cells, inHour(m.Hours[most], m.Hours[most].Mean, size), inHour(m.Hours[least], m.Hours[least].Mean, size))
+		}
+		s.Table.Rows = append(s.Table.Rows, row)
+	}
+	if f.Nodes > 1 {
+		s.Legend = "Each node's own values, added up. All nodes together have more than the sum for 95 % of the time, because they do not have little room at the same time."
+	}
+	return s
+}
+
+// extremes returns the hours with the most and the least mean room of CPU.
+func extremes(f prospect.Fleet) (most, least int, known bool) {
+	for h, s := range f.CPU.Hours {
+		if s.Steps == 0 {
+			continue
+		}
+		if !known {
+			most, least, known = h, h, true
+		}
+		if s.Mean > f.CPU.Hours[most].Mean {
+			most = h
+		}
+		if s.Mean < f.CPU.Hours[least].Mean {
+			least = h
+		}
+	}
+	return most, least, known && most != least
+}
+
+// inHour prints a value of an hour, or a dash if it was not measured.
+func inHour[T amount](s prospect.Spread[T], v T, print func(T) string) string {
+	if s.Steps == 0 {
+		return "-"
+	}
+	return print(v)
+}
+
+// everyHours is the distance of the hours that a terminal shows.
+const everyHours = 3
+
+// hoursSection has the room by the hour of the day: a table for a terminal, and pictures.
+func hoursSection(f prospect.Fleet) page.Section {
+	if f.CPU.Nodes == 0 && f.Memory.Nodes == 0 {
+		return page.Section{}
+	}
+	s := page.Section{Title: "By hour of the day", Table: page.Table{Heads: []page.Head{{Text: "begins (UTC)"}}}}
+	rows := []page.Row{{Label: "CPUs, 95% of the time"}, {Label: "CPUs, mean"}, {Label: "memory, 95% of the time"}, {Label: "memory, mean"}}
+	for h := 0; h < len(f.CPU.Hours); h += everyHours {
+		s.Table.Heads = append(s.Table.Heads, page.Head{Text: hour(h)})
+		cpu, memory := f.CPU.Hours[h], f.Memory.Hours[h]
+		for i, text := range []string{
+			inHour(cpu, cpu.Low, cores), inHour(cpu, cpu.Mean, cores), inHour(memory, memory.Low, size), inHour(memory, memory.Mean, size),
+		} {
+			rows[i].Cells = append(rows[i].Cells, text)
+		}
+	}
+	for _, r := range rows {
+		if strings.Trim(strings.Join(r.Cells, ""), "-") != "" {
+			s.Table.Rows = append(s.Table.Rows, r)
+		}
+	}
+	if f.CPU.Nodes > 0 {
+		s.Plots = append(s.Plots, page.Plot{Title: "CPUs", Picture: hoursPicture(f.CPU, "CPUs", 1000, cores)})
+	}
+	if f.Memory.Nodes > 0 {
+		unit, scale := "GiB", 1<<30
+		if f.Memory.Capacity >= 4<<40 {
+			unit, scale = "TiB", 1<<40
+		}
+		s.Plots = append(s.Plots, page.Plot{Title: "Memory", Picture: hoursPicture(f.Memory, unit, float64(scale), size)})
+	}
+	if len(s.Plots) > 0 {
+		s.Key = hoursKey
+	}
+	return s
+}
+
+// risksSection says how many jobs would have failed.
+func risksSection(risks []prospect.Risk) page.Section {
+	fills := map[time.Duration][]prospect.Risk{}
+	for _, r := range risks {
+		if r.CPU.Jobs > 0 || r.Memory.Jobs > 0 {
+			fills[r.Length] = append(fills[r.Length], r)
+		}
+	}
+	if len(fills) == 0 {
+		return page.Section{}
+	}
+	s := page.Section{
+		Title: "With which risk for a job",
+		Text:  "Of the jobs that would have begun at each moment, if batch work had used a part of what it could request then:",
+		Legend: "Short of CPU: less than half of what it requested, for more than a tenth of its time. Short of memory: at some moment batch work had more " +
+			"than the room and what an eviction leaves it beyond. Counted over all beginnings; no model.",
+	}
+	s.Table.Heads = []page.Head{{Text: "job"}, {Text: "short of"}}
+	for _, fill := range prospect.Fills {
+		s.Table.Heads = append(s.Table.Heads, page.Head{Text: "filled to " + fill.String()})
+	}
+	for _, length := range prospect.Lengths {
+		of := fills[length]
+		if len(of) == 0 {
+			continue
+		}
+		cpu, memory := page.Row{Label: span(length), Cells: []string{"CPU"}}, page.Row{Label: span(length), Cells: []string{"memory"}}
+		for _, r := range of {
+			cpu.Cells, memory.Cells = append(cpu.Cells, share(r.CPU)), append(memory.Cells, share(r.Memory))
+		}
+		s.Table.Rows = append(s.Table.Rows, cpu, memory)
+	}
+	s.Plots = []page.Plot{{Picture: risksPicture(risks)}}
+	return s
+}
+
+// gapWords says what a gap means, after the number of nodes.
+var gapWords = map[prospect.GapCode]string{
+	prospect.GapRoomCPU:    "the room of CPU was not measured",
+	prospect.GapRoomMemory: "the room of memory was not measured",
+	prospect.GapNoForecast: "fewer than 3 days were seen, so nothing is promised",
+	prospect.GapNoWeek:     "fewer than 7 days were seen, so a weekend may be missing",
+	prospect.GapHoles:      "more than a tenth of the time was not seen",
+	prospect.GapNotInSum:   "not each hour of the day was seen, so the node is in no sum",
+	prospect.GapBatch:      "it is not known which work could be batch work",
+}
+
+// gapsSection says what is not known.
+func (v View) gapsSection() page.Section {
+	f, s := v.Fleet, page.Section{Title: "What is not known"}
+	for _, g := range f.Gaps {
+		text := gapWords[g.Code]
+		if f.Nodes > 1 {
+			text = fmt.Sprintf("%d of %d nodes: %s", g.Nodes, f.Nodes, text)
+		}
+		text = strings.ToUpper(text[:1]) + text[1:] + "."
+		if hint := v.Hints[g.Code]; hint != "" {
+			text += " " + hint
+		}
+		s.Items = append(s.Items, text)
+	}
+	if len(s.Items) == 0 {
+		return page.Section{}
+	}
+	return s
+}
