@@ -49,7 +49,7 @@ func newLabCommand(g *global) *cobra.Command {
 	}
 	show := func(cmd *cobra.Command, f report.Findings) error { return printFindings(cmd, g, f) }
 	documents, repeated := newPublishedCommand(g)
-	submit, meta, again := resultcmd.NewSubmit(resultFrame(g)), resultcmd.New(resultFrame(g)), newReportCommand(g)
+	submit, meta, again := resultcmd.NewSubmit(resultFrame(g)), resultcmd.New(resultFrame(g)), newLabReportCommand(g)
 	advise, load, ofWrk, pack := jobcmd.NewAdvise(jobFrame(g, show)), newLoadCommand(g), newWrkCommand(g), resultcmd.NewPack(resultFrame(g))
 	services := []*cobra.Command{
 		labcmd.NewColocation(labFrame(g, show)), labcmd.NewKernelQOS(labFrame(g, show)), labcmd.NewMemory(labFrame(g, show)), labcmd.NewReaction(labFrame(g, show)),
@@ -170,7 +170,7 @@ func withoutCanceled(err error) error {
 	return errors.Join(left...)
 }
 
-func newReportCommand(g *global) *cobra.Command {
+func newLabReportCommand(g *global) *cobra.Command {
 	var csv bool
 	cmd := &cobra.Command{
 		Use:   "report DIR",

@@ -36,14 +36,14 @@ services (LS) leave idle, and keeps their tail latency where it was.`,
   sudo tenon plan --be system.slice/backup.service # what would be written
   sudo tenon restore                              # put every kernel knob back`,
 	}
-	doctor, status, top, explain, plan := newDoctorCommand(g), newStatusCommand(g), newTopCommand(g), newExplainCommand(g), newPlanCommand(g)
+	doctor, status, top, explain, plan, report := newDoctorCommand(g), newStatusCommand(g), newTopCommand(g), newExplainCommand(g), newPlanCommand(g), newReportCommand(g)
 	run, restore, capture, replay := newRunCommand(g), newRestoreCommand(g), newCaptureCommand(g), newReplayCommand(g)
 	g.stateDirFlag(doctor, plan, run, restore)
 	g.agentFlag(status, top, explain, capture)
-	g.output.Add(doctor, status, explain, plan, run, restore, capture, replay)
+	g.output.Add(doctor, status, explain, plan, report, run, restore, capture, replay)
 	g.log.Add(run)
 	cmdline.AddGroups(root,
-		cmdline.CommandGroup{Title: "Look", Commands: []*cobra.Command{doctor, status, top, explain, plan}},
+		cmdline.CommandGroup{Title: "Look", Commands: []*cobra.Command{doctor, status, top, explain, plan, report}},
 		cmdline.CommandGroup{Title: "Run", Commands: []*cobra.Command{run, newSliceCommand(g), newIsolationCommand(g)}},
 		cmdline.CommandGroup{Title: "Undo", Commands: []*cobra.Command{restore}},
 		cmdline.CommandGroup{Title: "Debug", Commands: []*cobra.Command{capture, replay}},
