@@ -60,7 +60,7 @@ func (v View) seen() string {
 	}
 	text := fmt.Sprintf("%s %s observed for %s, from %s to %s UTC", v.Of, verb, days(f.Seen), minute(f.From), minute(f.To))
 	if f.Nodes > 1 {
-		text += " (half of the nodes for longer, half for shorter)"
+		text += " (the median of the nodes)"
 	}
 	return text + "."
 }
@@ -68,10 +68,10 @@ func (v View) seen() string {
 // answer is the sentence for a reader who reads nothing else.
 func (v View) answer() string {
 	cpu := v.Fleet.CPU
-	text := fmt.Sprintf("Batch work could have had %s of %s CPUs on average, and %s in 95 %% of the time",
+	text := fmt.Sprintf("Batch work could have had %s of %s CPUs on average, and %s in 95%% of the time",
 		cores(cpu.All.Mean), cores(cpu.Capacity), cores(cpu.All.Low))
 	if memory := v.Fleet.Memory; memory.Nodes > 0 {
-		text += fmt.Sprintf(", with %s of memory on average, and %s in 95 %% of the time", size(memory.All.Mean), size(memory.All.Low))
+		text += fmt.Sprintf(", with %s of memory on average, and %s in 95%% of the time", size(memory.All.Mean), size(memory.All.Low))
 	}
 	return text + "."
 }
@@ -102,7 +102,7 @@ func supplySection(f prospect.Fleet) page.Section {
 		s.Table.Rows = append(s.Table.Rows, row)
 	}
 	if f.Nodes > 1 {
-		s.Legend = "Each node's own values, added up. All nodes together have more than the sum for 95 % of the time, because they do not have little room at the same time."
+		s.Legend = "Each node's own values, added up. All nodes together have more than the sum in 95% of the time, because they do not have little room at the same time."
 	}
 	return s
 }

@@ -12,7 +12,7 @@ import (
 
 // hoursKey explains the colours of the pictures by hour.
 const hoursKey template.HTML = `<li><svg viewBox="0 0 30 10"><rect width="30" height="10" class="ls"/></svg>used</li>` +
-	`<li><svg viewBox="0 0 30 10"><rect width="30" height="10" class="be"/></svg>room for batch work in 95 % of the time</li>` +
+	`<li><svg viewBox="0 0 30 10"><rect width="30" height="10" class="be"/></svg>room for batch work in 95% of the time</li>` +
 	`<li><svg viewBox="0 0 30 10"><rect width="30" height="10" class="be over"/></svg>room on average</li>` +
 	`<li><svg viewBox="0 0 30 10"><line x1="0" y1="5" x2="30" y2="5" class="limit"/></svg>the nodes have</li>`
 
@@ -40,7 +40,7 @@ func hoursPicture[T amount](s prospect.Supply[T], unit string, scale float64, pr
 			continue
 		}
 		used, known := of.Used.Value()
-		title := fmt.Sprintf("%s: room of %s in 95 %% of the time, %s on average", hour(h), print(of.Low), print(of.Mean))
+		title := fmt.Sprintf("%s: room of %s in 95%% of the time, %s on average", hour(h), print(of.Low), print(of.Mean))
 		if known {
 			title += ", used " + print(used)
 			d.Rect(begin, at(used), wide, at(0)-at(used), "ls", title)

@@ -37,7 +37,7 @@ func promisesSection(f prospect.Fleet) page.Section {
 		return page.Section{}
 	}
 	s.Legend = "From the end of the data on, this much lasts for the hours with the probability; the other columns say what became of such forecasts, each made from the " +
-		"data before it, with a 95 % interval."
+		"data before it, with a 95% interval."
 	if f.Nodes > 1 {
 		s.Legend += " Each node keeps its own promise with this probability; the amounts are sums."
 	}

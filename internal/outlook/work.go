@@ -78,7 +78,7 @@ func (v View) workSection() page.Section {
 		s.Text += " There was no room for it."
 		return s
 	}
-	s.Items = append(s.Items, fmt.Sprintf("Of it, %s CPUs fit into the room of 95 %% of the time, and %s into the mean room.", cores(c.Low.CPU), cores(c.High.CPU)))
+	s.Items = append(s.Items, fmt.Sprintf("Of it, %s CPUs fit into the room of 95%% of the time, and %s into the mean room.", cores(c.Low.CPU), cores(c.High.CPU)))
 	if c.Code == prospect.OneNode {
 		s.Items = append(s.Items, "That frees CPU for other work on this node. A single node cannot be given back, so no saving is counted.")
 		return s
@@ -97,9 +97,17 @@ func (v View) nodesFewer() string {
 	if high == 0 {
 		return "No node can be given back by it: the rest of the work does not fit on fewer nodes at today's peak."
 	}
-	text := fmt.Sprintf("%d to %d nodes fewer, if you remove them and load no other node above today's peak of its pool", low, high)
+	text := textlayout.Plural(high, "node", "nodes")
+	if low < high {
+		text = fmt.Sprintf("%d to %s", low, text)
+	}
+	text += " fewer, if you remove them and load no other node above today's peak of its pool"
 	if price, known := v.Price.Value(); known {
-		text += fmt.Sprintf(": %.2f to %.2f an hour, at your price of %.2f for a node and hour", float64(low)*price, float64(high)*price, price)
+		cost := fmt.Sprintf("%.2f", float64(high)*price)
+		if low < high {
+			cost = fmt.Sprintf("%.2f to %s", float64(low)*price, cost)
+		}
+		text += fmt.Sprintf(": %s an hour, at your price of %.2f for a node and hour", cost, price)
 	}
 	return text + "."
 }

@@ -34,6 +34,7 @@ func (d Day) Fit() Fit {
 func Backtest(n Node) (promises []promise.Promise, days []Day) {
 	var state promise.State
 	var last promise.Room
+	var before []promise.Promise // at the end of the day before yesterday
 	end := int64(Absent)
 	for i := range max(len(n.RoomCPU), len(n.RoomMemory)) {
 		room := n.room(i)
@@ -43,7 +44,8 @@ func Backtest(n Node) (promises []promise.Promise, days []Day) {
 		first := n.Start + int64(i)*n.Step
 		if today := first / minutesOfDay; end != Absent && end/minutesOfDay != today {
 			now := state.Promises(end, last)
-			days, promises = ended(days, end/minutesOfDay, promises, now), now
+			days = ended(days, end/minutesOfDay, before, promises, now)
+			before, promises = promises, now
 		}
 		// The value of a step is the least of its minutes.
 		for minute := first; minute < first+n.Step; minute++ {
@@ -56,7 +58,7 @@ func Backtest(n Node) (promises []promise.Promise, days []Day) {
 		return nil, nil
 	}
 	now := state.Promises(end, last)
-	return now, ended(days, end/minutesOfDay, promises, now)
+	return now, ended(days, end/minutesOfDay, before, promises, now)
 }
 
 // room returns the room of a step.
@@ -70,18 +72,17 @@ func (n Node) room(step int) (room promise.Room) {
 	return room
 }
 
-// ended adds a day, between whose ends the counts of promises went from before to now.
-// A day whose counts package promise has halved is left out.
-func ended(days []Day, day int64, before, now []promise.Promise) []Day {
+// ended adds a day, between whose ends the counts of promises went from those of yesterday
+// to those of now. A broken promise counts when it breaks, and one that is kept at its end.
+// So there must have been promises before yesterday: on the first day, only broken ones
+// count. A day whose counts package promise has halved is left out.
+func ended(days []Day, day int64, before, yesterday, now []promise.Promise) []Day {
 	for i, p := range now {
-		if p.Percent != DayPercent {
+		if p.Percent != DayPercent || len(before) == 0 || before[i].CPU.Code != promise.Known {
 			continue
 		}
-		d := Day{day, p.Hours, p.CPU.Judged, p.CPU.Kept}
-		if len(before) > 0 {
-			d.Judged, d.Kept = d.Judged-before[i].CPU.Judged, d.Kept-before[i].CPU.Kept
-		}
-		if d.Judged > 0 && d.Kept >= 0 {
+		was := yesterday[i].CPU
+		if d := (Day{day, p.Hours, p.CPU.Judged - was.Judged, p.CPU.Kept - was.Kept}); d.Judged > 0 && d.Kept >= 0 {
 			days = append(days, d)
 		}
 	}
