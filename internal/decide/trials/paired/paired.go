@@ -271,3 +271,12 @@ func Holm(p []float64, alpha float64) []bool {
 	}
 	return hold
 }
+
+// Reach returns the distance of a bound of the mean of n values that is wrong with
+// probability alpha, in standard errors (Student's t).
+func Reach(n int, alpha float64) float64 {
+	if n < 2 {
+		return math.Inf(1)
+	}
+	return student(n).Quantile(1 - alpha)
+}

@@ -14,22 +14,23 @@ type Count struct {
 	Throttled time.Duration `json:"throttled_ns,omitempty"`
 }
 
-func (c Count) plus(d Count) Count {
+// Plus returns the sum of c and d.
+func (c Count) Plus(d Count) Count {
 	return Count{c.Waits + d.Waits, c.Waited + d.Waited, c.Throttled + d.Throttled}
 }
 
-// mean returns the mean length of a wait in ns.
-func (c Count) mean() float64 { return float64(c.Waited) / float64(max(c.Waits, 1)) }
+// Mean returns the mean length of a wait in ns.
+func (c Count) Mean() float64 { return float64(c.Waited) / float64(max(c.Waits, 1)) }
 
 // throttledShare limits the throttling of a workload in an epoch that counts for
 // it: to 1/throttledShare of its waiting.
 const throttledShare = 20
 
-// waitsBetween returns how much each service waited between two readings. It
+// WaitsBetween returns how much each service waited between two readings. It
 // leaves out workloads that are in only one of the readings, and counters that
 // were reset. It also leaves out workloads whose own quota throttled them: the
 // kernel counts that time as waiting, and no mechanism can change it.
-func waitsBetween(before, after map[string]Count) map[string]Count {
+func WaitsBetween(before, after map[string]Count) map[string]Count {
 	grown := make(map[string]Count, len(after))
 	for id, now := range after {
 		then, had := before[id]
@@ -39,7 +40,7 @@ func waitsBetween(before, after map[string]Count) map[string]Count {
 		more := Count{now.Waits - then.Waits, now.Waited - then.Waited, now.Throttled - then.Throttled}
 		if more.Throttled <= more.Waited/throttledShare {
 			name := ServiceName(id)
-			grown[name] = grown[name].plus(more)
+			grown[name] = grown[name].Plus(more)
 		}
 	}
 	return grown
@@ -55,13 +56,13 @@ const (
 	resolution = 10
 )
 
-// pairOf compares the two epochs of a pair. all is the logarithm of a ratio:
+// PairOf compares the two epochs of a pair. all is the logarithm of a ratio:
 // the mean wait with the candidate, divided by the mean wait without it. In both
 // means, a service has the same weight: the sum of its waits in the two epochs.
 // So the ratio stays the same if a service only waits more often in one epoch.
 // one holds the same logarithm for each service alone. If there were too few
 // waits, ok is false.
-func pairOf(without, with map[string]Count) (all float64, one map[string]float64, ok bool) {
+func PairOf(without, with map[string]Count) (all float64, one map[string]float64, ok bool) {
 	var a, b float64
 	var waitsA, waitsB int64
 	one = map[string]float64{}
@@ -72,12 +73,12 @@ func pairOf(without, with map[string]Count) (all float64, one map[string]float64
 			continue
 		}
 		weight := float64(x.Waits + y.Waits)
-		a += weight * x.mean()
-		b += weight * y.mean()
+		a += weight * x.Mean()
+		b += weight * y.Mean()
 		waitsA += x.Waits
 		waitsB += y.Waits
 		if min(x.Waits, y.Waits) >= minWaits {
-			one[name] = math.Log((y.mean() + resolution) / (x.mean() + resolution))
+			one[name] = math.Log((y.Mean() + resolution) / (x.Mean() + resolution))
 		}
 	}
 	if min(waitsA, waitsB) < minWaits {

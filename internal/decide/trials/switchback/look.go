@@ -97,8 +97,8 @@ func (t Trial) costsMore() bool {
 	for _, name := range sortedNames(t.By) {
 		x := t.By[name]
 		weight := float64(x.Without.Waits + x.With.Waits)
-		without += weight * (x.Without.mean() + resolution)
-		with += weight * (x.With.mean() + resolution)
+		without += weight * (x.Without.Mean() + resolution)
+		with += weight * (x.With.Mean() + resolution)
 	}
 	return with >= without
 }
@@ -144,7 +144,7 @@ func (t Trial) cost(in Input, share int) string {
 		if x.Without.Waits < minWaits {
 			continue
 		}
-		added := float64(x.Spent.Waited) - float64(x.Spent.Waits)*x.Without.mean()
+		added := float64(x.Spent.Waited) - float64(x.Spent.Waits)*x.Without.Mean()
 		if added > may*float64(x.Without.Waited+resolution*time.Duration(x.Without.Waits)) {
 			return fmt.Sprintf("%s waited %v longer with it: more than %g %% of its waiting in %v", name,
 				time.Duration(added).Round(time.Millisecond), 100*part, roundInterval)

@@ -280,7 +280,7 @@ func TestPodsOfOneWorkloadAreOneService(t *testing.T) {
 func TestABusierEpochIsNotAWorseOne(t *testing.T) {
 	without := map[string]Count{"short": {Waits: 1000, Waited: 1e6}, "long": {Waits: 100, Waited: 1e7}}
 	with := map[string]Count{"short": {Waits: 1000, Waited: 1e6}, "long": {Waits: 900, Waited: 9e7}, "new": {Waits: 50, Waited: 1e9}}
-	all, one, ok := pairOf(without, with)
+	all, one, ok := PairOf(without, with)
 	if !ok || all < -0.001 || all > 0.001 || len(one) != 2 {
 		t.Errorf("log %v, %v, %v", all, one, ok)
 	}
@@ -300,7 +300,7 @@ func TestAnEpochWithThrottlingIsNotCounted(t *testing.T) {
 	}
 	before := read(usage(10, time.Second, time.Hour), usage(10, time.Second, time.Hour), usage(10, time.Second, 0))
 	after := read(usage(50, 5*time.Second, time.Hour+time.Second), usage(50, 5*time.Second, time.Hour+time.Millisecond), usage(50, 5*time.Second, 0))
-	got := waitsBetween(before, after)
+	got := WaitsBetween(before, after)
 	if _, counts := got["web"]; counts || len(got) != 2 || got["db"].Waited != 4*time.Second || got["api"].Waits != 40 {
 		t.Errorf("waits %+v", got)
 	}

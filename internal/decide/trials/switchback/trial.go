@@ -159,10 +159,10 @@ func (t Trial) enter(in Input) Trial {
 // finish ends an epoch during which the mechanism was in force all the time.
 func (st State) finish(in Input) State {
 	t := st.Trial
-	waits := waitsBetween(t.Base, in.Workloads)
+	waits := WaitsBetween(t.Base, in.Workloads)
 	var all Count
 	for _, c := range waits {
-		all = all.plus(c)
+		all = all.Plus(c)
 	}
 	if all.Waits < minWaits {
 		return st.lose(in, "the services hardly ran, or their own quotas throttled them")
@@ -174,9 +174,9 @@ func (st State) finish(in Input) State {
 	for name, c := range waits {
 		x := t.By[name]
 		if t.usesCandidate() {
-			x.With = x.With.plus(c)
+			x.With = x.With.Plus(c)
 		} else {
-			x.Without = x.Without.plus(c)
+			x.Without = x.Without.Plus(c)
 		}
 		t.By[name] = x
 	}
@@ -197,7 +197,7 @@ func (st State) finish(in Input) State {
 	if !t.usesCandidate() {
 		without, with = waits, t.First
 	}
-	log, one, ok := pairOf(without, with)
+	log, one, ok := PairOf(without, with)
 	if !ok {
 		return st.lose(in, "other services ran in its second epoch")
 	}
@@ -222,9 +222,9 @@ func (t Trial) spent(in Input) map[string]Tally {
 	if !t.usesCandidate() {
 		return by
 	}
-	for name, c := range waitsBetween(t.Start, in.Workloads) {
+	for name, c := range WaitsBetween(t.Start, in.Workloads) {
 		x := by[name]
-		x.Spent = x.Spent.plus(c)
+		x.Spent = x.Spent.Plus(c)
 		by[name] = x
 	}
 	return by
@@ -245,11 +245,11 @@ func (st State) end(f trial.Finding, why string, j paired.Judgement, in Input) S
 	var without, with Count
 	for _, name := range sortedNames(t.By) {
 		x := t.By[name]
-		without, with = without.plus(x.Without), with.plus(x.With)
-		s := trial.Service{Name: name, Pairs: x.Pairs, Without: time.Duration(x.Without.mean()), With: time.Duration(x.With.mean())}
+		without, with = without.Plus(x.Without), with.Plus(x.With)
+		s := trial.Service{Name: name, Pairs: x.Pairs, Without: time.Duration(x.Without.Mean()), With: time.Duration(x.With.Mean())}
 		if hours := t.CountedTime.Hours(); hours > 0 {
 			s.HourWithout = time.Duration(float64(x.Without.Waited) / hours)
-			s.HourWith = time.Duration(float64(x.Without.Waits) / hours * x.With.mean())
+			s.HourWith = time.Duration(float64(x.Without.Waits) / hours * x.With.Mean())
 		}
 		if x.With.Waits == 0 {
 			s.HourWith = s.HourWithout
@@ -263,7 +263,7 @@ func (st State) end(f trial.Finding, why string, j paired.Judgement, in Input) S
 		r.Services = slices.Clip(r.Services[:trial.MostServices])
 	}
 	r.More = max(r.More, 0)
-	r.Without, r.With = time.Duration(without.mean()), time.Duration(with.mean())
+	r.Without, r.With = time.Duration(without.Mean()), time.Duration(with.Mean())
 	st.Trial = Trial{}
 	st.Results = append(slices.Clone(st.Results), r)
 	switch f {
