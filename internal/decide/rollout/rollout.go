@@ -1,0 +1,509 @@
+// Package rollout decides on which nodes of a cluster batch work is on, while it comes to
+// more and more of them.
+//
+// In each stage a share of the nodes takes part, in random pairs. One node of a pair is
+// on for an epoch while the other one is off, and then they swap: the two epochs are a
+// block. So each node is compared with itself, and what changes for all nodes at an hour
+// hits both ways alike. The measure is that of a trial on one node (package switchback):
+// how long the threads of the services wait for a CPU. A stage ends when the blocks show
+// that the services wait at most as much longer as the owner allows (non-inferiority).
+package rollout
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/trials/switchback"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A Config is what the owner of the services asks for. Another Config begins a new
+// rollout.
+type Config struct {
+	// Margin is by how much longer services may wait for a CPU.
+	Margin unit.Percent `json:"margin_percent"`
+	// Shares are the stages: the shares of the nodes that take part, ascending. After the
+	// last one, all nodes are on.
+	Shares []unit.Percent `json:"shares_percent"`
+	// Epoch is the time after which the nodes of a pair swap.
+	Epoch time.Duration `json:"epoch_ns"`
+	// Attempt counts how often the owner has begun.
+	Attempt int64 `json:"attempt,omitempty"`
+}
+
+// washOut is the part of an epoch, as a divisor, that does not count: batch work has to
+// come or to give way first.
+const washOut = 6
+
+// Check returns why the Config cannot be followed, or nil.
+func (c Config) Check() error {
+	switch {
+	case c.Margin < 1 || c.Margin > 100:
+		return fmt.Errorf("a margin of %v", c.Margin)
+	case c.Epoch < time.Minute || c.Epoch > 24*time.Hour:
+		return fmt.Errorf("an epoch of %v", c.Epoch)
+	case len(c.Shares) == 0:
+		return errors.New("no stages")
+	}
+	for i, share := range c.Shares {
+		if share < 1 || share > 100 || i > 0 && share <= c.Shares[i-1] {
+			return fmt.Errorf("stages of %v", c.Shares)
+		}
+	}
+	return nil
+}
+
+func (c Config) equal(d Config) bool {
+	return c.Margin == d.Margin && c.Epoch == d.Epoch && c.Attempt == d.Attempt && slices.Equal(c.Shares, d.Shares)
+}
+
+// part returns how many of all nodes take part in a stage: an even number.
+func (c Config) part(stage, all int) int {
+	n := int(math.Round(float64(all) * float64(c.Shares[stage]) / 100))
+	return min(max(2, n), all) / 2 * 2
+}
+
+// next returns the next stage with more nodes, or the number of stages if there is none.
+func (c Config) next(stage, all int) int {
+	next := stage + 1
+	for next < len(c.Shares) && c.part(next, all) <= c.part(stage, all) {
+		next++
+	}
+	return next
+}
+
+// allowed returns how many times as long services on nodes that are on may wait for the
+// rollout to leave a stage. The owner's margin is about all services of the cluster. So a
+// stage in which few nodes are on may be entered with a larger ratio: at most twice.
+func (c Config) allowed(stage, all int) float64 {
+	on := 1.0
+	if next := c.next(stage, all); next < len(c.Shares) {
+		on = float64(c.part(next, all)) / 2 / float64(all) // one node of each pair
+	}
+	return 1 + min(float64(c.Margin)/100/on, 1)
+}
+
+// A Phase is what a rollout does.
+type Phase string
+
+// The phases.
+const (
+	Compares Phase = "compares" // in a stage
+	Done     Phase = "done"     // all nodes are on
+	Back     Phase = "back"     // all nodes are off, until the owner begins again
+)
+
+// A State is a rollout as it is stored. A process that ends loses at most the block that
+// runs (Block). The zero State has not begun.
+type State struct {
+	Config Config    `json:"config"`
+	Seed   uint64    `json:"seed"`
+	Begun  time.Time `json:"begun"`
+	Phase  Phase     `json:"phase"`
+	// Stage is the index of the stage, and Since the time at which it or the phase began.
+	Stage int       `json:"stage"`
+	Since time.Time `json:"since"`
+
+	// Drawn counts the blocks that began, in all stages. Pairs are those of the block that
+	// runs: the first node of each is on in the first epoch (Half 0), the second in the
+	// second (Half 1). Swapped is the time at which the epoch began.
+	Drawn   int         `json:"drawn,omitempty"`
+	Pairs   [][2]string `json:"pairs,omitempty"`
+	Half    int         `json:"half,omitempty"`
+	Swapped time.Time   `json:"swapped,omitzero"`
+
+	// Logs has one value for each pair and block of the stage: the logarithm of the waits
+	// on nodes that are on to those of the same nodes when they are off. Blocks counts the
+	// blocks, and Looks how often they were judged.
+	Logs   []float64 `json:"logs,omitempty"`
+	Blocks int       `json:"blocks,omitempty"`
+	Looks  int       `json:"looks,omitempty"`
+
+	// Services has what each service waited in all blocks.
+	Services map[string]Ledger `json:"services,omitempty"`
+	// Verdicts are those of all looks, and of a way back.
+	Verdicts []Verdict `json:"verdicts,omitempty"`
+}
+
+// A Ledger has the waits of a service on nodes that were on, and off. OffFor is the time
+// for which it was measured on nodes that were off, added up over the nodes. Nodes is the
+// largest number of nodes with the service.
+type Ledger struct {
+	On  switchback.Count `json:"on"`
+	Off switchback.Count `json:"off"`
+	// More is what it waited longer on nodes that were on than usual on the same node.
+	More   time.Duration `json:"more_ns"`
+	OffFor time.Duration `json:"off_for_ns"`
+	Nodes  int           `json:"nodes"`
+}
+
+// A Code says what a rollout does after a look.
+type Code string
+
+// The codes.
+const (
+	Begins   Code = "begins"
+	Advances Code = "advances" // to the next stage
+	Finishes Code = "finishes" // all nodes are on
+	Waits    Code = "waits"    // undecided
+	Harm     Code = "harm"     // goes back: services wait longer than the margin allows
+	Price    Code = "price"    // goes back: a service has spent its share of the margin
+)
+
+// A Verdict is what one look found. Ratios are of the waits on nodes that are on to those
+// on the same nodes when they are off.
+type Verdict struct {
+	At    time.Time    `json:"at"`
+	Code  Code         `json:"code"`
+	Stage int          `json:"stage"`
+	Share unit.Percent `json:"share_percent,omitempty"`
+	// Nodes is the number of nodes that take part.
+	Nodes  int `json:"nodes,omitempty"`
+	Blocks int `json:"blocks,omitempty"`
+	Logs   int `json:"pairs,omitempty"` // pairs in all blocks
+	// Ratio is the geometric mean. Lower and Upper are its bounds, 0 if there are none.
+	Ratio float64 `json:"ratio,omitempty"`
+	Lower float64 `json:"lower,omitempty"`
+	Upper float64 `json:"upper,omitempty"`
+	// Total is the ratio of the mean waits of all epochs of the rollout.
+	Total float64 `json:"total,omitempty"`
+	// Allowed is the ratio below which Upper ends the stage.
+	Allowed float64 `json:"allowed,omitempty"`
+	// Noise is the standard deviation of the logarithms.
+	Noise float64 `json:"noise,omitempty"`
+	// Next is the time to the next look. Decides is the time to the look that ends the
+	// stage, if services wait as long as until now; 0: none within hundreds of blocks.
+	Next    time.Duration `json:"next_ns,omitempty"`
+	Decides time.Duration `json:"decides_ns,omitempty"`
+	// Service is the service that waited too long, and Spent what it waited longer than
+	// without batch work, as a part of what it may in a day.
+	Service string  `json:"service,omitempty"`
+	Spent   float64 `json:"spent,omitempty"`
+}
+
+// A Node is a node that may take part.
+type Node struct {
+	Name string
+	// Run names the process of the agent that has counted Waits; another process begins
+	// anew. Fresh: its report is recent. On: the node has taken up that it is on.
+	Run   string
+	Fresh bool
+	On    bool
+	// Waits are the counters of the services of the node, by pod.
+	Waits map[string]switchback.Count
+}
+
+// A Block is what one process has measured of the block that runs. The zero Block has
+// measured nothing.
+type Block struct {
+	drawn, half int
+	// watched are the counters since the epoch began, and before those since the wash-out.
+	watched, before        map[string]reading
+	watchedSince, beforeAt time.Time
+	first                  map[string]map[string]switchback.Count // of the first epoch, by node and service
+	spent                  map[string]Ledger                      // with the first epoch
+	// usual is what services waited on a node in the last epoch in which it was off.
+	usual map[string]map[string]switchback.Count
+}
+
+type reading struct {
+	run   string
+	waits map[string]switchback.Count
+}
+
+// IsOn reports whether batch work is on at a node.
+func (s State) IsOn(node string) bool {
+	switch s.Phase {
+	case Done:
+		return true
+	case Compares:
+		return slices.ContainsFunc(s.Pairs, func(p [2]string) bool { return p[s.Half] == node })
+	}
+	return false
+}
+
+// Step decides the next step at a time. It returns the state, which must be stored
+// before any node changes if it differs, what this process has measured, and the verdicts
+// that are new.
+func Step(c Config, s State, b Block, nodes []Node, now time.Time, seed uint64) (State, Block, []Verdict) {
+	if s.Phase == "" || !s.Config.equal(c) {
+		s = State{Config: c, Seed: seed, Begun: now, Since: now, Phase: Compares}
+		s.Verdicts = []Verdict{{At: now, Code: Begins, Share: c.Shares[0], Nodes: c.part(0, len(nodes)), Allowed: c.allowed(0, len(nodes))}}
+		return s, Block{}, s.Verdicts
+	}
+	if s.Phase != Compares {
+		return s, Block{}, nil
+	}
+	read := s.read(nodes)
+	if s.Drawn == 0 { // all nodes are off: this shows what is usual
+		switch {
+		case b.watched == nil || now.Before(b.watchedSince):
+			b.watched, b.watchedSince = read, now
+		case now.Sub(b.watchedSince) >= c.Epoch/2:
+			b.usual = waited(b.watched, read)
+			s.Services = s.add(b, b.usual, nodes, now.Sub(b.watchedSince))
+			s, b = s.draw(nodes, b, now)
+		}
+		return s, b, nil
+	}
+	passed := now.Sub(s.Swapped)
+	if b.drawn != s.Drawn || b.half != s.Half { // another process began this epoch
+		b = Block{drawn: s.Drawn, half: s.Half}
+	}
+	if len(s.Pairs) == 0 || s.Half == 1 && b.first == nil || // the first epoch is not known
+		passed < 0 || passed > c.Epoch*3/2 || b.before == nil && passed > c.Epoch/2 { // nobody looked
+		s, b = s.draw(nodes, b, now)
+		return s, b, nil
+	}
+	b = b.watch(read, now)
+	if v, over := s.price(s.add(b, waited(b.watched, read), nodes, now.Sub(b.watchedSince)), now); over {
+		s = s.end(Back, v)
+		return s, Block{}, []Verdict{v}
+	}
+	switch {
+	case passed < c.Epoch/washOut:
+		return s, b, nil
+	case b.before == nil:
+		b.before, b.beforeAt = read, now
+		return s, b, nil
+	case passed < c.Epoch:
+		return s, b, nil
+	}
+	waits := waited(b.before, read)
+	services := s.add(b, waits, nodes, now.Sub(b.beforeAt))
+	usual := maps.Clone(b.usual)
+	for name, w := range waits {
+		if usual == nil {
+			usual = map[string]map[string]switchback.Count{}
+		}
+		if !s.IsOn(name) {
+			usual[name] = w
+		}
+	}
+	b.usual = usual
+	if s.Half == 0 {
+		s.Half, s.Swapped = 1, now
+		return s, Block{drawn: s.Drawn, half: 1, first: waits, spent: services, usual: usual}, nil
+	}
+	var v []Verdict
+	if logs := s.compare(b.first, waits); len(logs) > 0 { // else no pair was measured in both epochs
+		s.Logs, s.Blocks, s.Services = append(slices.Clone(s.Logs), logs...), s.Blocks+1, services
+		if s.Blocks >= lookAt(s.Looks+1) {
+			s = s.look(len(nodes), now)
+			if v = s.Verdicts[len(s.Verdicts)-1:]; s.Phase != Compares {
+				return s, Block{}, v
+			}
+		}
+	}
+	s, b = s.draw(nodes, b, now)
+	return s, b, v
+}
+
+// watch adds the counters of nodes that have just taken up what they should be.
+func (b Block) watch(read map[string]reading, now time.Time) Block {
+	if b.watched == nil {
+		b.watched, b.watchedSince = read, now
+		return b
+	}
+	for name, r := range read {
+		if old, had := b.watched[name]; !had || old.run != r.run {
+			b.watched = maps.Clone(b.watched)
+			b.watched[name] = r
+		}
+	}
+	return b
+}
+
+// end ends the comparison.
+func (s State) end(p Phase, v Verdict) State {
+	s.Phase, s.Since, s.Pairs, s.Half, s.Swapped = p, v.At, nil, 0, time.Time{}
+	s.Verdicts = append(slices.Clone(s.Verdicts), v)
+	return s
+}
+
+// order returns a number that says which nodes take part first. It depends on nothing
+// that changes while the rollout runs.
+func (s State) order(name string) uint64 {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%d %s", s.Seed, name)
+	return h.Sum64()
+}
+
+// draw begins a block: it draws pairs of the nodes of the stage, and which node of each
+// is on first. Nodes with services that can be measured take part first.
+func (s State) draw(nodes []Node, b Block, now time.Time) (State, Block) {
+	all := slices.Clone(nodes)
+	rank := func(n Node) int {
+		if n.Fresh && len(n.Waits) > 0 {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(all, func(a, b Node) int {
+		if x, y := rank(a), rank(b); x != y {
+			return x - y
+		}
+		if x, y := s.order(a.Name), s.order(b.Name); x != y {
+			if x < y {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	n := s.Config.part(s.Stage, len(all))
+	part := all[:n]
+	s.Drawn++
+	rnd := rand.New(rand.NewPCG(s.Seed, uint64(s.Drawn)))
+	measured := slices.IndexFunc(part, func(n Node) bool { return rank(n) > 0 })
+	if measured < 0 {
+		measured = n
+	}
+	for _, p := range [][]Node{part[:measured], part[measured:]} {
+		rnd.Shuffle(len(p), func(i, j int) { p[i], p[j] = p[j], p[i] })
+	}
+	s.Pairs = nil
+	for i := 0; i < n; i += 2 {
+		pair := [2]string{part[i].Name, part[i+1].Name}
+		if rnd.IntN(2) == 1 {
+			pair[0], pair[1] = pair[1], pair[0]
+		}
+		s.Pairs = append(s.Pairs, pair)
+	}
+	s.Half, s.Swapped = 0, now
+	return s, Block{drawn: s.Drawn, usual: b.usual}
+}
+
+// read returns the counters of the nodes of the block, or of all nodes before the first
+// block, that are on or off as they should be.
+func (s State) read(nodes []Node) map[string]reading {
+	part := map[string]bool{}
+	for _, p := range s.Pairs {
+		part[p[0]], part[p[1]] = true, true
+	}
+	all := map[string]reading{}
+	for _, n := range nodes {
+		if (part[n.Name] || s.Drawn == 0) && n.Fresh && n.On == s.IsOn(n.Name) && len(n.Waits) > 0 {
+			all[n.Name] = reading{n.Run, n.Waits}
+		}
+	}
+	return all
+}
+
+// waited returns what the services of each node have waited between two readings.
+func waited(before, after map[string]reading) map[string]map[string]switchback.Count {
+	all := map[string]map[string]switchback.Count{}
+	for name, now := range after {
+		if then, had := before[name]; had && then.run == now.run {
+			all[name] = switchback.WaitsBetween(then.waits, now.waits)
+		}
+	}
+	return all
+}
+
+// compare returns the value of each pair whose two nodes were measured in both epochs.
+func (s State) compare(first, second map[string]map[string]switchback.Count) []float64 {
+	var logs []float64
+	for _, p := range s.Pairs {
+		a, _, okA := switchback.PairOf(second[p[0]], first[p[0]]) // on first
+		b, _, okB := switchback.PairOf(first[p[1]], second[p[1]])
+		if okA && okB {
+			logs = append(logs, math.Round((a+b)/2*1e4)/1e4)
+		}
+	}
+	return logs
+}
+
+// maxServices is the number of services whose waits are added up.
+const maxServices = 1000
+
+// add adds the waits of an epoch to those of the services until then.
+func (s State) add(b Block, waits map[string]map[string]switchback.Count, nodes []Node, lasted time.Duration) map[string]Ledger {
+	sum := maps.Clone(s.Services)
+	if b.spent != nil {
+		sum = maps.Clone(b.spent)
+	}
+	if sum == nil {
+		sum = map[string]Ledger{}
+	}
+	for _, on := range []bool{false, true} { // a node without a usual wait is compared with those that are off
+		for _, node := range slices.Sorted(maps.Keys(waits)) {
+			if s.IsOn(node) != on {
+				continue
+			}
+			for name, more := range waits[node] {
+				l, has := sum[name]
+				if !has && len(sum) >= maxServices {
+					continue
+				}
+				if on {
+					l = l.ranOn(more, b.usual[node][name])
+				} else {
+					l.Off, l.OffFor = l.Off.Plus(more), l.OffFor+lasted
+				}
+				sum[name] = l
+			}
+		}
+	}
+	on := map[string]int{}
+	for _, n := range nodes {
+		here := map[string]bool{}
+		for pod := range n.Waits {
+			if name := switchback.ServiceName(pod); !here[name] {
+				here[name] = true
+				on[name]++
+			}
+		}
+	}
+	for name, l := range sum {
+		l.Nodes = max(l.Nodes, on[name])
+		sum[name] = l
+	}
+	return sum
+}
+
+// spendable is the part of the margin after which a rollout goes back: waits are seen a
+// minute late.
+const spendable = 0.5
+
+// ranOn adds what the service waited on a node that was on, where it usually waits so.
+func (l Ledger) ranOn(waits, usual switchback.Count) Ledger {
+	if usual.Waits == 0 {
+		usual = l.Off
+	}
+	if usual.Waits > 0 {
+		l.More += waits.Waited - time.Duration(float64(waits.Waits)*usual.Mean())
+	}
+	l.On = l.On.Plus(waits)
+	return l
+}
+
+// spent returns what a service waited longer because it was on nodes that were on, as a
+// part of what the margin allows it on all nodes in a day.
+func (l Ledger) spent(margin unit.Percent, lasted time.Duration) float64 {
+	if l.OffFor <= 0 || l.Off.Waited <= 0 {
+		return 0
+	}
+	day := float64(l.Off.Waited) / float64(l.OffFor) * float64(max(l.Nodes, 1)) * float64(max(lasted, 24*time.Hour))
+	return float64(l.More) / (day * float64(margin) / 100)
+}
+
+// price reports whether a service has spent its part of the margin, and the verdict.
+func (s State) price(services map[string]Ledger, now time.Time) (Verdict, bool) {
+	v := Verdict{At: now, Code: Price, Stage: s.Stage, Share: s.Config.Shares[s.Stage], Blocks: s.Blocks, Logs: len(s.Logs)}
+	for _, name := range slices.Sorted(maps.Keys(services)) {
+		l := services[name]
+		if spent := l.spent(s.Config.Margin, now.Sub(s.Begun)); spent > v.Spent {
+			v.Spent, v.Service = spent, name
+			v.Ratio = l.On.Mean() / l.Off.Mean()
+		}
+	}
+	return v, v.Spent >= spendable
+}

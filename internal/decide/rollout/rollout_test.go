@@ -1,0 +1,308 @@
+package rollout
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/trials/switchback"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+var (
+	begin = time.Unix(1_800_000_000, 0).UTC()
+	plain = Config{Margin: 10, Shares: []unit.Percent{5, 25, 100}, Epoch: 30 * time.Minute}
+)
+
+// A play is a rollout of nodes whose services wait alike, but harm times as long on nodes
+// that are on. lag is the time for which a node is not yet what it should be.
+type play struct {
+	nodes  []Node
+	config Config
+	state  State
+	block  Block
+	at     time.Time
+	harm   float64
+	rnd    *rand.Rand
+}
+
+func newPlay(n int) *play {
+	p := &play{config: plain, at: begin, harm: 1, rnd: rand.New(rand.NewPCG(1, 2))}
+	for i := range n {
+		p.nodes = append(p.nodes, Node{Name: fmt.Sprintf("n%03d", i), Run: "a", Fresh: true, Waits: map[string]switchback.Count{"shop/web-0": {}}})
+	}
+	return p
+}
+
+func (p *play) step(t *testing.T) []Verdict {
+	t.Helper()
+	for i := range p.nodes {
+		n := &p.nodes[i]
+		c := n.Waits["shop/web-0"]
+		wait := 1e5 * (1 + 0.1*p.rnd.Float64())
+		if n.On {
+			wait *= p.harm
+		}
+		n.Waits = map[string]switchback.Count{"shop/web-0": {Waits: c.Waits + 1000, Waited: c.Waited + time.Duration(1000*wait)}}
+	}
+	var said []Verdict
+	p.state, p.block, said = Step(p.config, p.state, p.block, p.nodes, p.at, 7)
+	for i := range p.nodes {
+		p.nodes[i].On = p.state.IsOn(p.nodes[i].Name)
+	}
+	if err := p.state.Check(); err != nil {
+		t.Fatalf("after %v: %v", p.at.Sub(begin), err)
+	}
+	p.at = p.at.Add(time.Minute)
+	return said
+}
+
+func (p *play) until(t *testing.T, code Code, most time.Duration) Verdict {
+	t.Helper()
+	for p.at.Sub(begin) < most {
+		for _, v := range p.step(t) {
+			if v.Code == code {
+				return v
+			}
+		}
+	}
+	t.Fatalf("no verdict %s within %v; the last is %+v", code, most, p.state.Verdicts[len(p.state.Verdicts)-1])
+	return Verdict{}
+}
+
+// restart has another process go on with what was stored.
+func (p *play) restart(t *testing.T) {
+	t.Helper()
+	text, err := json.Marshal(p.state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back State
+	if err := json.Unmarshal(text, &back); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := json.Marshal(back); err != nil || string(again) != string(text) {
+		t.Fatalf("%v: a state is read as another one:\n%s\n%s", err, text, again)
+	}
+	p.state, p.block = back, Block{}
+}
+
+func (p *play) on() (n int) {
+	for _, one := range p.nodes {
+		if one.On {
+			n++
+		}
+	}
+	return n
+}
+
+// TestAStageHasHalfOfItsNodesOn follows a rollout to its end: at no time are more nodes on
+// than the stage has pairs, and a node is never on in both epochs of a block.
+func TestAStageHasHalfOfItsNodesOn(t *testing.T) {
+	p := newPlay(40)
+	for p.state.Phase != Done {
+		before := p.state
+		p.step(t)
+		if s := p.state; s.Phase == Compares {
+			if p.on() != len(s.Pairs) || p.on() > s.Config.part(s.Stage, 40)/2 {
+				t.Fatalf("%d of 40 nodes are on in stage %d with %d pairs", p.on(), s.Stage, len(s.Pairs))
+			}
+			if s.Half == 1 && before.Half == 0 && !reflect.DeepEqual(s.Pairs, before.Pairs) {
+				t.Fatal("the pairs of a block change in its middle")
+			}
+		}
+		if p.at.Sub(begin) > 48*time.Hour {
+			t.Fatalf("undecided: %+v", p.state.Verdicts)
+		}
+	}
+	if p.on() != 40 {
+		t.Errorf("%d nodes are on in the end", p.on())
+	}
+	var codes []Code
+	for _, v := range p.state.Verdicts {
+		codes = append(codes, v.Code)
+	}
+	if want := []Code{Begins, Advances, Advances, Finishes}; !reflect.DeepEqual(codes, want) {
+		t.Errorf("verdicts %v, want %v", codes, want)
+	}
+}
+
+// TestStagesOfAsManyNodesAreOne has four nodes, of which 5 and 25 % are the same two.
+func TestStagesOfAsManyNodesAreOne(t *testing.T) {
+	p := newPlay(4)
+	if v := p.until(t, Advances, 24*time.Hour); v.Nodes != 2 || v.Allowed != 1.2 || p.state.Stage != 2 {
+		t.Errorf("stage %d after %+v", p.state.Stage, v)
+	}
+	if v := p.until(t, Finishes, 24*time.Hour); v.Nodes != 4 || v.Allowed != 1.1 {
+		t.Errorf("the end is %+v", v)
+	}
+}
+
+// TestHarmGoesBack has services that wait a third longer on nodes that are on.
+func TestHarmGoesBack(t *testing.T) {
+	p := newPlay(20)
+	p.harm = 1.33
+	v := p.until(t, Harm, 48*time.Hour)
+	if p.on() != 0 || p.state.Phase != Back || v.Lower < 1.1 || v.Ratio < 1.25 || v.Ratio > 1.41 {
+		t.Errorf("%d nodes are on, in phase %s, after %+v", p.on(), p.state.Phase, v)
+	}
+	for range 3000 {
+		if said := p.step(t); len(said) > 0 || p.on() > 0 {
+			t.Fatalf("it comes back by itself: %+v", said)
+		}
+	}
+	p.config.Attempt++
+	if said := p.step(t); len(said) != 1 || said[0].Code != Begins {
+		t.Errorf("the owner begins again, and is told %+v", said)
+	}
+}
+
+// TestALargeHarmEndsWithinAnEpoch has services that wait thirty times as long on nodes
+// that are on. No epoch has ended by then.
+func TestALargeHarmEndsWithinAnEpoch(t *testing.T) {
+	p := newPlay(4)
+	p.harm = 30
+	v := p.until(t, Price, time.Hour)
+	if p.on() != 0 || v.Service != "shop/web" || v.Spent < spendable || v.Spent > 1 || v.Blocks != 0 {
+		t.Errorf("%d nodes are on after %+v", p.on(), v)
+	}
+}
+
+// TestAProcessThatEndsLosesNoMoreThanABlock ends the process at random times.
+func TestAProcessThatEndsLosesNoMoreThanABlock(t *testing.T) {
+	for _, every := range []int{150, 37, 400} {
+		p := newPlay(20)
+		for i := range 60 * 96 {
+			p.step(t)
+			if p.state.Phase == Done {
+				break
+			}
+			if p.rnd.IntN(every) == 0 {
+				before, blocks := p.on(), p.state.Blocks
+				p.restart(t)
+				p.step(t)
+				if p.state.Phase == Compares && p.state.Blocks < blocks && p.state.Stage == 0 || p.on() > before+len(p.state.Pairs) {
+					t.Fatalf("step %d: the restart changes what was found", i)
+				}
+			}
+		}
+		if every > 100 && p.state.Phase != Done {
+			t.Errorf("restarts each %d minutes: still in stage %d after four days", every, p.state.Stage)
+		}
+		if p.state.Phase == Back {
+			t.Errorf("restarts each %d minutes: it went back: %+v", every, p.state.Verdicts)
+		}
+	}
+}
+
+// TestNothingIsKnownOfAnEpochThatNobodyWatched loses the process in the middle of an
+// epoch for a long time: the block does not count.
+func TestNothingIsKnownOfAnEpochThatNobodyWatched(t *testing.T) {
+	p := newPlay(4)
+	for p.state.Drawn == 0 || p.state.Half == 0 {
+		p.step(t)
+	}
+	drawn := p.state.Drawn
+	p.at = p.at.Add(2 * time.Hour)
+	p.step(t)
+	if p.state.Drawn != drawn+1 || p.state.Blocks != 0 {
+		t.Errorf("%d blocks of %d count", p.state.Blocks, p.state.Drawn)
+	}
+}
+
+// TestANodeThatIsNotWhatItShouldBeDoesNotCount has a node that never takes up that it is
+// on, one with an old report, and one whose agent starts again and again.
+func TestANodeThatIsNotWhatItShouldBeDoesNotCount(t *testing.T) {
+	for name, spoil := range map[string]func(n *Node, i int){
+		"stays off":      func(n *Node, _ int) { n.On = false },
+		"stale":          func(n *Node, _ int) { n.Fresh = false },
+		"starts anew":    func(n *Node, i int) { n.Run = fmt.Sprint(i / 10) },
+		"has no service": func(n *Node, _ int) { n.Waits = nil },
+	} {
+		p := newPlay(2)
+		for i := range 60 * 12 {
+			p.step(t)
+			spoil(&p.nodes[0], i)
+		}
+		if p.state.Blocks > 0 || p.state.Phase != Compares || p.state.Drawn < 2 {
+			t.Errorf("%s: %d blocks of %d count, in phase %s", name, p.state.Blocks, p.state.Drawn, p.state.Phase)
+		}
+	}
+}
+
+// TestTooFewNodesWait has one node, and then a second one.
+func TestTooFewNodesWait(t *testing.T) {
+	p := newPlay(1)
+	for range 120 {
+		p.step(t)
+	}
+	if p.on() != 0 {
+		t.Error("the only node is on")
+	}
+	p.nodes = append(p.nodes, newPlay(2).nodes[1])
+	p.until(t, Finishes, 48*time.Hour)
+}
+
+// TestAllLooksShareOneError adds up what the looks spend.
+func TestAllLooksShareOneError(t *testing.T) {
+	sum := 0.0
+	for k := 1; k < 10000; k++ {
+		sum += spends(k)
+	}
+	if sum > wrong || sum < 0.99*wrong {
+		t.Errorf("all looks spend %v of %v", sum, wrong)
+	}
+	for k, want := range []int{3, 5, 8, 12, 18, 27, 41} {
+		if got := lookAt(k + 1); got != want {
+			t.Errorf("look %d is after %d blocks, want %d", k+1, got, want)
+		}
+	}
+}
+
+// TestAStateThatCannotBeIsRefused damages a state in many ways.
+func TestAStateThatCannotBeIsRefused(t *testing.T) {
+	p := newPlay(20)
+	p.until(t, Advances, 24*time.Hour)
+	for p.state.Half == 0 || p.state.Blocks == 0 {
+		p.step(t)
+	}
+	if err := (State{}).Check(); err != nil {
+		t.Errorf("a rollout that has not begun: %v", err)
+	}
+	for name, damage := range map[string]func(s *State){
+		"a phase":        func(s *State) { s.Phase = "x" },
+		"a stage":        func(s *State) { s.Stage = 3 },
+		"no stage":       func(s *State) { s.Stage = -1 },
+		"a half":         func(s *State) { s.Half = 2 },
+		"a node twice":   func(s *State) { s.Pairs[0][1] = s.Pairs[0][0] },
+		"no name":        func(s *State) { s.Pairs[0][1] = "" },
+		"no margin":      func(s *State) { s.Config.Margin = 0 },
+		"no epoch":       func(s *State) { s.Config.Epoch = 0 },
+		"falling stages": func(s *State) { s.Config.Shares = []unit.Percent{25, 5} },
+		"no values":      func(s *State) { s.Logs = nil },
+		"a value":        func(s *State) { s.Logs = []float64{1e6} },
+		"blocks":         func(s *State) { s.Drawn = 0 },
+		"looks":          func(s *State) { s.Looks = 9 },
+		"no look":        func(s *State) { s.Blocks, s.Logs, s.Looks = 5, make([]float64, 5), 0; s.Drawn = 99 },
+		"an end":         func(s *State) { s.Phase, s.Pairs = Done, nil },
+		"time":           func(s *State) { s.Since = s.Begun.Add(-1) },
+		"no swap":        func(s *State) { s.Swapped = time.Time{} },
+		"waits":          func(s *State) { s.Services = map[string]Ledger{"a": {OffFor: -1}} },
+		"no begin":       func(s *State) { s.Verdicts = nil },
+	} {
+		text, err := json.Marshal(p.state)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s State
+		if err := json.Unmarshal(text, &s); err != nil {
+			t.Fatal(err)
+		}
+		if damage(&s); s.Check() == nil {
+			t.Errorf("%s is not refused", name)
+		}
+	}
+}
