@@ -96,16 +96,11 @@ func (c Config) unneeded(p facts.NodeCPUs, s node.Snapshot) bool {
 			cpu, memory = cpu+w.CPURequest.Or(0), memory+w.MemoryRequest.Or(0)
 		}
 	}
-	return cpu < portion(unit.CPUs(p.Online(s).Len()), c.MinServicePercent) && memory < portion(total, c.MinServicePercent)
+	return c.Unneeded(cpu, unit.CPUs(p.Online(s).Len()), memory, total)
 }
 
-// formula computes this expression:
-//
-//	capacity × threshold − max(usage of the system, reservation) − amount of the others
-//
-// formula computes the expression three times, with the usage in the long window,
-// in the short window, and in the last samples, and returns the smallest result.
-// This is Koordinator's formula: pkg/slo-controller/noderesource/plugins/batchresource.
+// formula computes AmountOf three times, with the usage in the long window, in the
+// short window, and in the last samples, and returns the smallest result.
 func formula[T unit.MilliCPU | unit.Bytes](r resource[T], c Config, d demand, s node.Snapshot) finding[T] {
 	f := r.sum(c, d, s, func(u *series) int64 { return mean(u.Long, d.Long, u.Seen) })
 	f.over = c.Window
@@ -153,11 +148,12 @@ func (r resource[T]) sum(c Config, d demand, s node.Snapshot, usage func(*series
 	if c.Peak.Enable {
 		system = max(system, T(*r.peak(&d.System.Peak))*r.scale)
 	}
-	f := finding[T]{policy: r.Policy, terms: r.terms(c, all, system), missing: r.nameMissing(missing)}
-	for _, t := range f.terms {
-		f.value += t.Amount
+	var others T
+	for _, h := range all {
+		others += h.sum
 	}
-	return f
+	a := AmountOf(r.Reclaim, Sums[T]{Capacity: r.capacity, Reserved: r.reserved, System: system, Others: others, Unneeded: r.unneeded})
+	return finding[T]{value: a.Value(), policy: r.Policy, terms: r.terms(c, a, all), missing: r.nameMissing(missing)}
 }
 
 // nameMissing names the workloads whose usage is unknown, or returns "".

@@ -33,21 +33,18 @@ type share[T unit.MilliCPU | unit.Bytes] struct {
 func (h *share[T]) add(r resource[T], c PeakPrediction, w *node.Workload, p *peak, used node.Maybe[T], begins bool) bool {
 	h.works++
 	asked, has := r.request(w).Value()
-	counts, seen := used.Value()
+	seen, measured := used.Known(), r.measured(w)
 	byUse := r.Policy == ByUsage && !slices.Contains(r.countedByRequest, w.Class)
-	known := true
+	early := !seen || !measured || begins
+	policy := r.Policy
+	if policy == ByUsage && (!byUse || early) {
+		policy = ByMaxUsageRequest
+	}
+	counts, _ := Counted(policy, used, r.request(w)) // whether it is known, measured says
 	switch {
-	case has && r.Policy == ByRequest:
-		counts = asked
-	case has && (!byUse || !seen || !r.measured(w) || begins):
-		// A request is no limit. The usage of work that uses more than it requests counts.
-		counts = max(counts, asked)
-		if byUse {
-			h.unmeasured++
-		}
-	case !r.measured(w):
-		known = false
-	case !byUse && seen:
+	case has && byUse && early:
+		h.unmeasured++
+	case !has && measured && !byUse && seen:
 		h.unasked++
 	}
 	if c.Enable && r.Policy != ByRequest {
@@ -58,43 +55,34 @@ func (h *share[T]) add(r resource[T], c PeakPrediction, w *node.Workload, p *pea
 		}
 	}
 	h.sum += counts
-	return known
+	return has || measured
 }
 
-// terms returns the terms of the formula. Their sum is the offer.
-func (r resource[T]) terms(c Config, all [len(sides)]share[T], system T) []node.Term[T] {
+// terms returns the terms of the formula with their texts. Their sum is the offer.
+func (r resource[T]) terms(c Config, a Amount[T], all [len(sides)]share[T]) []node.Term[T] {
 	terms := make([]node.Term[T], 0, len(sides)+5)
 	add := func(name node.TermName, amount T, format string, args ...any) {
 		terms = append(terms, node.Term[T]{Name: name, Amount: amount, Text: fmt.Sprintf(format, args...)})
 	}
-	sum := portion(r.capacity, r.ThresholdPercent)
-	add(node.TermCapacity, sum, "%v of %s", r.ThresholdPercent, node.Readable(r.capacity))
-	switch {
-	case r.Policy == ByRequest || r.reserved > system:
-		sum -= r.reserved
-		add(node.TermReserved, -r.reserved, "reserved for the node")
-	default:
-		sum -= system
-		add(node.TermNode, -system, "used by the system")
+	add(node.TermCapacity, a.Capacity, "%v of %s", r.ThresholdPercent, node.Readable(r.capacity))
+	if a.ByReservation {
+		add(node.TermReserved, a.Node, "reserved for the node")
+	} else {
+		add(node.TermNode, a.Node, "used by the system")
 	}
 	for i, h := range all {
 		if h.works > 0 {
-			sum -= h.sum
 			add(node.TermName(sides[i]), -h.sum, "%s%s", r.describeCounting(sides[i], c.Peak), h.notes(c.Peak))
 		}
 	}
-	if p, limited := r.LimitPercent.Value(); limited {
-		if most := portion(r.capacity, p); sum > most {
-			add(node.TermLimit, most-sum, "above %s, %v of %s", r.limitKey, p, node.Readable(r.capacity))
-			sum = most
-		}
+	if p, limited := r.LimitPercent.Value(); limited && a.Limit != 0 {
+		add(node.TermLimit, a.Limit, "above %s, %v of %s", r.limitKey, p, node.Readable(r.capacity))
 	}
-	if r.unneeded && sum > 0 {
-		add(node.TermUnneeded, -sum, "of a node of which other work requests less than %v (minServiceRequestPercent)", c.MinServicePercent)
-		sum = 0
+	if a.Unneeded != 0 {
+		add(node.TermUnneeded, a.Unneeded, "of a node of which other work requests less than %v (minServiceRequestPercent)", c.MinServicePercent)
 	}
-	if sum < 0 {
-		add(node.TermFloor, -sum, "of deficit: nothing is left")
+	if a.Floor != 0 {
+		add(node.TermFloor, a.Floor, "of deficit: nothing is left")
 	}
 	return terms
 }
