@@ -126,7 +126,7 @@ func (c *command) options(stderr io.Writer) (manager.Options, error) {
 		return o, cmdline.Usagef("--certificate-settle %v, --certificate-lifetime %v, --ca-lifetime %v: want a certificate lifetime of at least 6 times the settle time, and a CA lifetime of at least twice that of the certificate",
 			l.Settle, l.Serving, l.CA)
 	}
-	if err := c.prometheus.Check(); err != nil {
+	if err := c.prometheus.Check("--prometheus-url"); err != nil {
 		return o, cmdline.Usage(err)
 	}
 	o.Log = c.log.Logger(stderr)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -25,23 +26,61 @@ type Server struct {
 	// a bearer token. Both are read again for each round. If they are empty, those of
 	// the system apply, and there is no token.
 	CAFile, TokenFile string
+	// User and PasswordFile are for basic authentication.
+	User, PasswordFile string
+	// Token and Password stand in place of their files if they are not empty.
+	Token, Password Secret
 	// Headers are more headers of each request, such as the ID of a tenant.
 	Headers map[string]string
+	// Proxy uses the proxy that the environment names.
+	Proxy bool
 }
 
-// Check returns an error, in the words of the flags of tenon-manager, if a request to
-// the server could not be made.
-func (s Server) Check() error {
+// A Secret is a token or a password. It is never printed.
+type Secret string
+
+const hidden = "(secret)"
+
+func (Secret) String() string { return hidden }
+
+// GoString hides a secret from %#v.
+func (Secret) GoString() string { return hidden }
+
+// secret returns a secret, or else the content of the file.
+func secret(s Secret, file, what string) (Secret, error) {
+	if s != "" || file == "" {
+		return s, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("read the %s of Prometheus: %w", what, err)
+	}
+	return Secret(strings.TrimSpace(string(text))), nil
+}
+
+// Check returns an error if a request to the server could not be made. The error has the
+// names of flags; flag is that of the URL. It does not repeat a URL that may have a
+// password.
+func (s Server) Check(flag string) error {
 	u, err := url.Parse(s.URL)
+	const form = "want http:// or https:// with a host, and no user, query or fragment"
 	switch {
-	case s.URL == "" && (s.CAFile != "" || s.TokenFile != "" || len(s.Headers) > 0):
-		return errors.New("--prometheus-ca-file, --prometheus-token-file and --prometheus-header have no effect without --prometheus-url")
+	case s.URL == "" && (s.CAFile != "" || s.TokenFile != "" || s.User != "" || s.PasswordFile != "" || len(s.Headers) > 0):
+		return fmt.Errorf("flags that begin with --prometheus- have no effect without %s", flag)
 	case s.URL == "":
 		return nil
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return fmt.Errorf("--prometheus-url %q: want http:// or https:// with a host, and no user, query or fragment", s.URL)
+	case err != nil:
+		return fmt.Errorf("%s: %s", flag, form)
+	case u.User != nil || u.RawQuery != "":
+		return fmt.Errorf("%s, with the host %s: %s", flag, u.Host, form)
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Fragment != "":
+		return fmt.Errorf("%s %q: %s", flag, s.URL, form)
 	case u.Scheme == "http" && s.CAFile != "":
-		return errors.New("--prometheus-ca-file has no effect without https:// in --prometheus-url")
+		return fmt.Errorf("--prometheus-ca-file has no effect without https:// in %s", flag)
+	case (s.User == "") != (s.PasswordFile == "" && s.Password == ""):
+		return errors.New("a user of Prometheus needs a password, and a password needs a user")
+	case s.User != "" && (s.TokenFile != "" || s.Token != ""):
+		return errors.New("want a token or a user of Prometheus, not both")
 	}
 	for name, value := range s.Headers {
 		if !isHeaderName(name) || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
@@ -63,6 +102,7 @@ type Client struct {
 	url     string
 	headers http.Header
 	http    *http.Client
+	secrets []Secret // which the words of a server may repeat
 }
 
 // Open returns a client of the server. It opens no connection yet. The caller closes
@@ -76,14 +116,26 @@ func (s Server) Open() (*Client, error) {
 	for name, value := range s.Headers {
 		c.headers.Set(name, value)
 	}
-	if s.TokenFile != "" {
-		token, err := os.ReadFile(s.TokenFile)
-		if err != nil {
-			return nil, fmt.Errorf("read the token of Prometheus: %w", err)
-		}
-		c.headers.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	token, err := secret(s.Token, s.TokenFile, "token")
+	if err != nil {
+		return nil, err
+	}
+	password, err := secret(s.Password, s.PasswordFile, "password")
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case token != "":
+		c.authorize("Bearer " + string(token))
+		c.secrets = append(c.secrets, token)
+	case s.User != "":
+		c.authorize("Basic " + base64.StdEncoding.EncodeToString([]byte(s.User+":"+string(password))))
+		c.secrets = append(c.secrets, password)
 	}
 	t := &http.Transport{MaxConnsPerHost: AtOnce, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}}
+	if s.Proxy {
+		t.Proxy = http.ProxyFromEnvironment
+	}
 	if s.CAFile != "" {
 		text, err := os.ReadFile(s.CAFile)
 		if err != nil {
@@ -96,6 +148,12 @@ func (s Server) Open() (*Client, error) {
 	}
 	c.http = fetch.NewClient(t)
 	return c, nil
+}
+
+// authorize sets the header of the authorization, which is a secret, too.
+func (c *Client) authorize(text string) {
+	c.headers.Set("Authorization", text)
+	c.secrets = append(c.secrets, Secret(text))
 }
 
 // Close closes the connections.

@@ -46,7 +46,7 @@ var good = vector(sample("web-0", "+Inf", "12"), sample("web-0", "0.25", "11"), 
 // ask asks a server the question of the tests.
 func ask(t *testing.T, s Server) v1alpha1.QueriedService {
 	t.Helper()
-	if err := s.Check(); err != nil {
+	if err := s.Check("--prometheus-url"); err != nil {
 		t.Fatal(err)
 	}
 	c, err := s.Open()
@@ -244,7 +244,7 @@ func TestTheAdministratorDescribesTheServer(t *testing.T) {
 // TestAServerIsCheckedBeforeItIsAsked checks the flags.
 func TestAServerIsCheckedBeforeItIsAsked(t *testing.T) {
 	for _, s := range []Server{{}, {URL: "http://prometheus:9090"}, {URL: "https://a.example/prom/", CAFile: "ca", TokenFile: "token", Headers: map[string]string{"X-Scope-OrgID": "a b"}}} {
-		if err := s.Check(); err != nil {
+		if err := s.Check("--prometheus-url"); err != nil {
 			t.Errorf("%+v: %v", s, err)
 		}
 	}
@@ -253,7 +253,7 @@ func TestAServerIsCheckedBeforeItIsAsked(t *testing.T) {
 		{URL: "http://a?b"}, {URL: "http://a#b"}, {URL: "http://[a"}, {URL: "http://a", CAFile: "ca"}, {URL: "http://a", Headers: map[string]string{"A b": "c"}},
 		{URL: "http://a", Headers: map[string]string{"": "c"}}, {URL: "http://a", Headers: map[string]string{"A": "c\r\nd: e"}},
 	} {
-		if s.Check() == nil {
+		if s.Check("--prometheus-url") == nil {
 			t.Errorf("%+v is accepted", s)
 		}
 	}

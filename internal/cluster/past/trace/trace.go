@@ -1,0 +1,413 @@
+// Package trace reads the past of nodes from a table of comma-separated values, whose
+// columns a mapping names.
+package trace
+
+import (
+	"cmp"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tenon.sh/tenon/internal/decide/overcommit"
+	"tenon.sh/tenon/internal/decide/prospect"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// A field is what a column of a table may be.
+type field string
+
+const (
+	fieldTime     field = "time"
+	fieldNode     field = "node"
+	fieldPool     field = "pool"
+	fieldCPU      field = "cpu"
+	fieldCapacity field = "capacity"
+	fieldMemory   field = "memory"
+	fieldSize     field = "memory-capacity"
+)
+
+// percent is the unit of a use that is a share of the capacity.
+const percent = "%"
+
+// units are the units of each field, and their size: of a time in milliseconds, of CPU
+// in thousandths, of memory in bytes. The first one is the default.
+var units = map[field][]struct {
+	name string
+	of   float64
+}{
+	fieldTime:     {{"s", 1000}, {"ms", 1}, {"us", 0.001}, {"min", 60_000}, {"rfc3339", 0}},
+	fieldNode:     nil,
+	fieldPool:     nil,
+	fieldCPU:      {{"cpus", 1000}, {"m", 1}, {percent, 0}},
+	fieldCapacity: {{"cpus", 1000}, {"m", 1}},
+	fieldMemory:   {{"B", 1}, {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {percent, 0}},
+	fieldSize:     {{"B", 1}, {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}},
+}
+
+// fields are the fields in the order of an error.
+var fields = []field{fieldTime, fieldNode, fieldPool, fieldCPU, fieldCapacity, fieldMemory, fieldSize}
+
+// A column is where a field is, or which value all lines have.
+type column struct {
+	name  string // in the first line, or a number from 1 on
+	fixed bool   // the name is the value
+	unit  string
+	size  float64
+	at    int // the place in a line
+}
+
+// A Mapping says which columns have what.
+type Mapping struct{ columns map[field]*column }
+
+// ParseMapping reads a mapping such as time=ts:ms,node=machine,cpu=util:%,capacity=@96.
+// Each entry has a field, the name of a column or its number from 1 on, and a unit. A
+// name after @ is no column but the value of all lines.
+func ParseMapping(text string) (Mapping, error) {
+	m := Mapping{map[field]*column{}}
+	for entry := range strings.SplitSeq(text, ",") {
+		key, name, is := strings.Cut(strings.TrimSpace(entry), "=")
+		of := field(key)
+		known, has := units[of]
+		switch {
+		case !is || !has:
+			return m, fmt.Errorf("%q: want FIELD=COLUMN, with a field of %s", entry, listOf(fields))
+		case m.columns[of] != nil:
+			return m, fmt.Errorf("%q: there are two columns for %s", entry, of)
+		}
+		c := &column{name: name}
+		if c.name, c.fixed = strings.CutPrefix(name, "@"); len(known) > 0 {
+			c.unit, c.size = known[0].name, known[0].of
+			if before, after, is := cutLast(c.name, ':'); is {
+				i := slices.IndexFunc(known, func(u struct {
+					name string
+					of   float64
+				}) bool {
+					return u.name == after
+				})
+				if i < 0 {
+					return m, fmt.Errorf("%q: no unit %q of %s", entry, after, of)
+				}
+				c.name, c.unit, c.size = before, known[i].name, known[i].of
+			}
+		}
+		if c.name == "" {
+			return m, fmt.Errorf("%q: the column has no name", entry)
+		}
+		m.columns[of] = c
+	}
+	for _, of := range []field{fieldTime, fieldCPU, fieldCapacity} {
+		if m.columns[of] == nil {
+			return m, fmt.Errorf("%s has no column", of)
+		}
+	}
+	if memory := m.columns[fieldMemory]; memory != nil && m.columns[fieldSize] == nil {
+		return m, fmt.Errorf("%s has a column, and %s has none", fieldMemory, fieldSize)
+	}
+	if m.columns[fieldTime].fixed || m.columns[fieldCPU].fixed {
+		return m, fmt.Errorf("%s and %s have a value of their own in each line", fieldTime, fieldCPU)
+	}
+	return m, nil
+}
+
+func cutLast(s string, sep byte) (before, after string, found bool) {
+	if i := strings.LastIndexByte(s, sep); i >= 0 {
+		return s[:i], s[i+1:], true
+	}
+	return s, "", false
+}
+
+func listOf(all []field) string {
+	names := make([]string, len(all))
+	for i, f := range all {
+		names[i] = string(f)
+	}
+	return strings.Join(names, ", ")
+}
+
+// find finds the columns in the first line of a table. If all are numbers, that line has
+// values already.
+func (m Mapping) find(first []string) (header bool, err error) {
+	numbers := true
+	for _, c := range m.columns {
+		n, err := strconv.Atoi(c.name)
+		numbers = numbers && (c.fixed || err == nil && n > 0)
+	}
+	for _, of := range fields {
+		c := m.columns[of]
+		switch {
+		case c == nil || c.fixed:
+			continue
+		case numbers:
+			n, _ := strconv.Atoi(c.name) // it is a number, as all are
+			c.at = n - 1
+		default:
+			c.at = slices.IndexFunc(first, func(name string) bool { return strings.TrimSpace(strings.TrimPrefix(name, "\ufeff")) == c.name })
+		}
+		if c.at < 0 || c.at >= len(first) {
+			return false, &Fault{Line: 1, Field: string(of), Problem: fmt.Sprintf("there is no column %q: the line has %s", c.name, quoted(first))}
+		}
+	}
+	return !numbers, nil
+}
+
+func quoted(names []string) string {
+	const most = 20
+	all := make([]string, 0, most)
+	for _, n := range names[:min(len(names), most)] {
+		all = append(all, fmt.Sprintf("%.40q", n))
+	}
+	return strings.Join(all, ", ")
+}
+
+// A Fault is what is wrong with a line.
+type Fault struct {
+	Line    int // from 1 on
+	Field   string
+	Problem string
+}
+
+func (f *Fault) Error() string {
+	if f.Field == "" {
+		return fmt.Sprintf("line %d: %s", f.Line, f.Problem)
+	}
+	return fmt.Sprintf("line %d, %s: %s", f.Line, f.Field, f.Problem)
+}
+
+// Options say how to read a table.
+type Options struct {
+	Mapping Mapping
+	Rules   overcommit.Config // the rules of the room
+	Step    int64             // in minutes
+}
+
+const (
+	// maxMinutes is the longest time between two lines. A longer one is a wrong unit.
+	maxMinutes = 800 * 24 * 60
+	// noNode is the name of the node of a table without a column of nodes.
+	noNode = "node"
+	// mostCPU and mostMemory bound what a node has or uses, far above all machines.
+	mostCPU, mostMemory = 1e12, 1 << 60
+)
+
+// A machine is what was read about a node so far, by steps.
+type machine struct {
+	name, pool string
+	cpu        unit.MilliCPU // the greatest one
+	memory     unit.Bytes
+	steps      map[int64]*sample
+}
+
+// A sample is what the lines of one step say: sums of the use, and of the shares of the
+// capacity, in millionths, and the greatest memory. Shares become amounts when the
+// capacity is known.
+type sample struct {
+	cpu, share     float64
+	lines          int64
+	memory, filled float64
+	known          bool // the memory
+}
+
+// Read reads a table and returns its nodes in the order of their names. Each use counts
+// as that of other work, because the table does not say which one could be batch work.
+// A step is the mean of its lines. A line without a value of cpu is none. A wrong line is
+// a *Fault.
+func Read(r io.Reader, o Options) (iter.Seq2[prospect.Node, error], error) {
+	if o.Step < 1 || o.Step > 60 || 60%o.Step != 0 {
+		return nil, fmt.Errorf("a step of %d minutes: want a part of an hour", o.Step)
+	}
+	lines := csv.NewReader(r)
+	lines.ReuseRecord, lines.TrimLeadingSpace = true, true
+	t := table{Options: o, machines: map[string]*machine{}, first: math.MaxInt64, last: math.MinInt64}
+	for n := 0; ; n++ {
+		record, err := lines.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if bad, is := errors.AsType[*csv.ParseError](err); is {
+			return nil, &Fault{Line: bad.Line, Problem: bad.Err.Error()}
+		} else if err != nil {
+			return nil, err
+		}
+		if n == 0 {
+			header, err := o.Mapping.find(record)
+			if err != nil {
+				return nil, err
+			}
+			if header {
+				continue
+			}
+		}
+		line, _ := lines.FieldPos(0)
+		if err := t.add(line, record); err != nil {
+			return nil, err
+		}
+	}
+	if len(t.machines) == 0 {
+		return nil, errors.New("the table has no line with a value of cpu")
+	}
+	return t.nodes, nil
+}
+
+// A table is what was read.
+type table struct {
+	Options
+	machines    map[string]*machine
+	first, last int64 // steps since 1970
+}
+
+// add adds a line.
+func (t *table) add(line int, record []string) error {
+	value := func(of field) (string, *column) {
+		c := t.Mapping.columns[of]
+		switch {
+		case c == nil:
+			return "", nil
+		case c.fixed:
+			return c.name, c
+		}
+		return strings.TrimSpace(record[c.at]), c
+	}
+	number := func(of field) (float64, *column, error) {
+		text, c := value(of)
+		if c == nil {
+			return 0, nil, nil
+		}
+		v, err := strconv.ParseFloat(text, 64)
+		if err != nil || math.IsNaN(v) || v < 0 || v > 1e18 {
+			return 0, c, &Fault{line, string(of), fmt.Sprintf("%.40q: want a number of at least 0", text)}
+		}
+		return v, c, nil
+	}
+	if text, _ := value(fieldCPU); text == "" {
+		return nil
+	}
+	at, err := t.timeOf(line, value)
+	if err != nil {
+		return err
+	}
+	use, inCPU, err := number(fieldCPU)
+	if err != nil {
+		return err
+	}
+	capacity, inCapacity, err := number(fieldCapacity)
+	if err != nil {
+		return err
+	}
+	if capacity <= 0 {
+		return &Fault{line, string(fieldCapacity), "a node has more than 0 CPUs"}
+	}
+	name, named := value(fieldNode)
+	if named == nil {
+		name = noNode
+	} else if name == "" {
+		return &Fault{line, string(fieldNode), "the name is empty"}
+	}
+	step := at / t.Step
+	if first, last := min(t.first, step), max(t.last, step); (last-first)*t.Step > maxMinutes {
+		return &Fault{line, string(fieldTime), fmt.Sprintf("it is more than %d days from another line: the unit may be wrong", maxMinutes/1440)}
+	}
+	t.first, t.last = min(t.first, step), max(t.last, step)
+	m := t.machines[name]
+	if m == nil {
+		m = &machine{name: strings.Clone(name), steps: map[int64]*sample{}}
+		t.machines[m.name] = m
+	}
+	if pool, _ := value(fieldPool); pool != m.pool {
+		m.pool = strings.Clone(pool)
+	}
+	m.cpu = max(m.cpu, unit.MilliCPU(math.Round(min(capacity*inCapacity.size, mostCPU))))
+	s := m.steps[step]
+	if s == nil {
+		s = &sample{}
+		m.steps[step] = s
+	}
+	s.lines++
+	if inCPU.unit == percent {
+		s.share += use / 100
+	} else {
+		s.cpu += use * inCPU.size
+	}
+	return t.addMemory(m, s, value, number)
+}
+
+// timeOf returns the time of a line, in minutes since 1970.
+func (t *table) timeOf(line int, value func(field) (string, *column)) (int64, error) {
+	text, c := value(fieldTime)
+	if c.unit == "rfc3339" {
+		at, err := time.Parse(time.RFC3339, text)
+		if err != nil || at.Unix() < 0 {
+			return 0, &Fault{line, string(fieldTime), fmt.Sprintf("%.40q: want a time such as 2026-11-30T15:04:05Z", text)}
+		}
+		return at.Unix() / 60, nil
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(v >= 0 && v*c.size < 1e15) {
+		return 0, &Fault{line, string(fieldTime), fmt.Sprintf("%.40q: want a number of at least 0, in %s", text, c.unit)}
+	}
+	return int64(v * c.size / 60_000), nil
+}
+
+// addMemory adds the memory of a line, if it has one.
+func (t *table) addMemory(m *machine, s *sample, value func(field) (string, *column), number func(field) (float64, *column, error)) error {
+	if text, c := value(fieldMemory); c == nil || text == "" {
+		return nil
+	}
+	memory, inMemory, err := number(fieldMemory)
+	if err != nil {
+		return err
+	}
+	size, inSize, err := number(fieldSize)
+	if err != nil {
+		return err
+	}
+	m.memory = max(m.memory, unit.Bytes(min(size*inSize.size, mostMemory)))
+	if s.known = true; inMemory.unit == percent {
+		s.filled = max(s.filled, memory/100)
+	} else {
+		s.memory = max(s.memory, memory*inMemory.size)
+	}
+	return nil
+}
+
+// nodes yields the nodes that were read.
+func (t *table) nodes(yield func(prospect.Node, error) bool) {
+	all := make([]*machine, 0, len(t.machines))
+	for _, m := range t.machines {
+		all = append(all, m)
+	}
+	slices.SortFunc(all, func(a, b *machine) int { return cmp.Compare(a.name, b.name) })
+	for _, m := range all {
+		if !yield(t.node(m), nil) {
+			return
+		}
+	}
+}
+
+// node makes a node. All nodes of a table have the same steps.
+func (t *table) node(m *machine) prospect.Node {
+	n := prospect.Node{Name: m.name, Pool: m.pool, CPU: m.cpu, Memory: m.memory, Start: t.first * t.Step, Step: t.Step}
+	for i := t.first; i <= t.last; i++ {
+		cpu, memory, room, free := int64(prospect.Absent), int64(prospect.Absent), int64(prospect.Absent), int64(prospect.Absent)
+		if s := m.steps[i]; s != nil {
+			cpu = int64(math.Round(min((s.cpu+s.share*float64(m.cpu))/float64(s.lines), mostCPU)))
+			room = int64(overcommit.AmountOf(t.Rules.CPU, overcommit.Sums[unit.MilliCPU]{Capacity: m.cpu, Reserved: t.Rules.ReservedCPU, System: unit.MilliCPU(cpu)}).Value())
+			if s.known {
+				used := unit.Bytes(min(max(s.memory, s.filled*float64(m.memory)), mostMemory))
+				memory = int64(used >> 20)
+				free = int64(overcommit.AmountOf(t.Rules.Memory, overcommit.Sums[unit.Bytes]{Capacity: m.memory, Reserved: t.Rules.ReservedMemory, System: used}).Value() >> 20)
+			}
+		}
+		n.UsedCPU, n.RoomCPU = append(n.UsedCPU, cpu), append(n.RoomCPU, room)
+		if t.Mapping.columns[fieldMemory] != nil {
+			n.UsedMemory, n.RoomMemory = append(n.UsedMemory, memory), append(n.RoomMemory, free)
+		}
+	}
+	return n
+}
