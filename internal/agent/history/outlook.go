@@ -2,6 +2,7 @@ package history
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -16,11 +17,17 @@ import (
 // whether a workload that does not run as BE could be batch work. If it is nil, this is
 // not known of any workload.
 func ReadNode(dir string, first, end int64, of prospect.Node, batch func(workload string) bool) (prospect.Node, []Damage, error) {
+	return ReadNodeBy(dir, first, end, of, batch, func() error { return nil })
+}
+
+// ReadNodeBy is like ReadNode, and calls each after each minute. An error of each ends
+// the reading.
+func ReadNodeBy(dir string, first, end int64, of prospect.Node, batch func(workload string) bool, each func() error) (prospect.Node, []Damage, error) {
 	of.Step = 1
-	g := gatherer{node: of, isBatch: batch, hurt: map[string]*prospect.Hurt{}}
+	g := gatherer{node: of, isBatch: batch, hurt: map[hurtKey]*prospect.Hurt{}, services: map[string]bool{}}
 	damages, err := Read(dir, first, end, func(m *Minute) error {
 		g.add(m)
-		return nil
+		return each()
 	})
 	return g.done(), damages, err
 }
@@ -29,9 +36,15 @@ func ReadNode(dir string, first, end int64, of prospect.Node, batch func(workloa
 type gatherer struct {
 	node    prospect.Node
 	isBatch func(workload string) bool
-	next    int64                     // the minute after the last one; 0: there was none
-	hurt    map[string]*prospect.Hurt // by PairName
+	next    int64 // the minute after the last one; 0: there was none
+	hurt    map[hurtKey]*prospect.Hurt
+	// services are those of the minute. The map is made once: a week has ten thousand
+	// minutes.
+	services map[string]bool
 }
+
+// A hurtKey has the fields of prospect.Hurt with these names.
+type hurtKey struct{ service, by string }
 
 func (g *gatherer) columns() []*[]int64 {
 	n := &g.node
@@ -50,7 +63,9 @@ func (g *gatherer) add(m *Minute) {
 	hole := int(m.At - g.next)
 	g.next = m.At + 1
 	for _, c := range g.columns() {
-		*c = append(*c, slices.Repeat([]int64{prospect.Absent}, hole+1)...)
+		for range hole + 1 {
+			*c = append(*c, prospect.Absent)
+		}
 	}
 	n := &g.node
 	last := len(n.RoomCPU) - 1
@@ -58,25 +73,25 @@ func (g *gatherer) add(m *Minute) {
 		n.RoomCPU[last], n.RoomMemory[last] = r.Values[nodeColumns.roomCPU], r.Values[nodeColumns.roomMemory]
 		n.UsedCPU[last], n.UsedMemory[last] = r.Values[nodeColumns.cpu], r.Values[nodeColumns.workingSet]
 	}
-	served := g.work(m.Rows[Work], last)
+	g.work(m.Rows[Work], last)
 	for _, r := range m.Rows[Pair] {
 		waiter, runner, _ := strings.Cut(r.Name, pairMark)
-		if served[waiter] && runner != waiter && !isNoOne(runner) {
+		if g.services[waiter] && runner != waiter && !isNoOne(runner) {
 			g.blame(waiter, runner, r.Values[pairColumns.wait])
 		}
 	}
 }
 
-// work adds the rows of the workloads of a minute. It returns the services. If the CPU of
+// work adds the rows of the workloads of a minute. If the CPU of
 // one workload that could be batch work is not known, their sum is not known.
-func (g *gatherer) work(rows []Row, last int) (services map[string]bool) {
-	services = make(map[string]bool, len(rows))
+func (g *gatherer) work(rows []Row, last int) {
+	clear(g.services)
 	batch := int64(0)
 	for _, r := range rows {
 		if class := r.Values[workColumns.class]; class == classBE || class == Absent {
 			continue
 		}
-		services[r.Name] = true
+		g.services[r.Name] = true
 		g.blame(r.Name, "", r.Values[workColumns.throttled])
 		if g.isBatch == nil || !g.isBatch(r.Name) {
 			continue
@@ -90,7 +105,6 @@ func (g *gatherer) work(rows []Row, last int) (services map[string]bool) {
 	if g.isBatch != nil {
 		g.node.BatchCPU[last] = batch
 	}
-	return services
 }
 
 // blame adds what a service has lost in a minute.
@@ -99,14 +113,34 @@ func (g *gatherer) blame(service, by string, millis int64) {
 	if millis == Absent || lost < leastWait {
 		return
 	}
-	key := PairName(service, by)
+	key := hurtKey{service, by}
 	h := g.hurt[key]
 	if h == nil {
+		g.makeRoom()
+		// Clones do not keep the names of a day in memory.
 		h = &prospect.Hurt{Service: strings.Clone(service), By: strings.Clone(by)}
-		g.hurt[key] = h
+		g.hurt[hurtKey{h.Service, h.By}] = h
 	}
 	h.Minutes++
 	h.Lost += lost
+}
+
+// mostPairsRead bounds the memory of a reader: on a node with many short jobs, each of
+// them makes pairs.
+const mostPairsRead = 8192
+
+// makeRoom forgets the half of the pairs that lost the least, if there are too many.
+func (g *gatherer) makeRoom() {
+	if len(g.hurt) < mostPairsRead {
+		return
+	}
+	least := make([]time.Duration, 0, len(g.hurt))
+	for _, h := range g.hurt {
+		least = append(least, h.Lost)
+	}
+	slices.Sort(least)
+	middle := least[len(least)/2]
+	maps.DeleteFunc(g.hurt, func(_ hurtKey, h *prospect.Hurt) bool { return h.Lost <= middle })
 }
 
 // isNoOne reports whether a runner is no work: an idle CPU, or one that is not known.

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"testing"
@@ -69,5 +70,41 @@ func TestANodeHasTheMinutesOfItsHistory(t *testing.T) {
 	}
 	if got, _, err := ReadNode(dir, 900, 905, of, isJob); err != nil || got.RoomCPU != nil || got.UsedCPU != nil {
 		t.Errorf("a time without history: %+v, %v", got, err)
+	}
+}
+
+// TestPairsOfShortJobsDoNotFillTheMemory has a new job in each minute, for which the
+// service waits a little, and one neighbour for which it waits always.
+func TestPairsOfShortJobsDoNotFillTheMemory(t *testing.T) {
+	g := gatherer{hurt: map[hurtKey]*prospect.Hurt{}}
+	most := 0
+	for i := range 10 * mostPairsRead {
+		g.blame("web", fmt.Sprintf("job-%d", i), 20)
+		g.blame("web", "neighbour", 30)
+		most = max(most, len(g.hurt))
+	}
+	if n := g.done(); most > mostPairsRead || n.Hurt[0].By != "neighbour" || n.Hurt[0].Minutes != 10*mostPairsRead {
+		t.Errorf("%d pairs at once; the worst is %+v", most, n.Hurt[0])
+	}
+}
+
+// BenchmarkReadANode reads what the outlook of a node needs: a week of a hundred
+// workloads.
+func BenchmarkReadANode(b *testing.B) {
+	dir := b.TempDir()
+	s := open(b, dir, 1<<30)
+	random := newBusy(100)
+	const start = 29_000_160
+	for i := range int64(7 * minutesOfDay) {
+		if err := s.Append(random.minute(start + i)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		n, _, err := ReadNode(dir, start, start+7*minutesOfDay, prospect.Node{}, nil)
+		if err != nil || len(n.RoomCPU) == 0 {
+			b.Fatal(err)
+		}
 	}
 }
