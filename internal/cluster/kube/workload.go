@@ -441,6 +441,8 @@ func Faults(p *corev1.Pod) []Fault {
 	faults = append(faults, more...)
 	_, _, more = ObjectiveOf(p, ClassWithDefault(p))
 	faults = append(faults, more...)
+	_, more = DurationOf(p)
+	faults = append(faults, more...)
 	if _, given := p.Annotations[AnnotationCPUs]; given {
 		_, _, more = ChoiceOf(p)
 		faults = append(faults, more...)

@@ -56,8 +56,10 @@ type FitPage struct {
 	Running []string `json:"running,omitempty"`
 	// Objectives has one line for each manifest whose pods state an objective.
 	Objectives []string `json:"objectives,omitempty"`
-	Faults     []string `json:"faults,omitempty"`
-	Warnings   []string `json:"warnings,omitempty"`
+	// Lasting has an entry for each manifest whose batch pods say how long they run.
+	Lasting  []Lasting `json:"lasting,omitempty"`
+	Faults   []string  `json:"faults,omitempty"`
+	Warnings []string  `json:"warnings,omitempty"`
 	// NotLookedAt lists what could not be read or asked, with the reasons.
 	NotLookedAt []string `json:"notLookedAt,omitempty"`
 
@@ -146,6 +148,9 @@ func (c *Cluster) fitWanted(page *FitPage, want *manifest.Wanted, by Webhook, kn
 		if !said[text] {
 			page.Warnings = append(page.Warnings, want.Name+": "+text)
 		}
+	}
+	if l, says := c.lasting(want, as); says { // before these pods take room
+		page.Lasting = append(page.Lasting, l)
 	}
 	first := len(page.Pods)
 	if want.EachNode {
@@ -381,6 +386,9 @@ func (f *FitPage) Text() string {
 	}
 	for _, text := range slices.Concat(f.Running, f.Profiles, f.Objectives) {
 		fmt.Fprintln(&b, text)
+	}
+	for _, l := range f.Lasting {
+		fmt.Fprintln(&b, l)
 	}
 	for _, text := range f.Faults {
 		fmt.Fprintf(&b, "not as written: %s\n", text)
