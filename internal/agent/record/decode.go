@@ -48,7 +48,7 @@ func (d *decoder) next(l line) (e entry, err error) {
 	}
 	d.last = l.Tick
 	t := &d.tick
-	t.Begun, t.Events = l.Begun, l.Events
+	t.Begun, t.Events, t.Observed = l.Begun, l.Events, l.Observed
 	t.Sense, t.Decide, t.Act = l.Took.Sense, l.Took.Decide, l.Took.Act
 	if l.Config != nil {
 		t.Config = *l.Config

@@ -27,7 +27,7 @@ func (e *encoder) line(t Tick, number int, key bool) (line, error) {
 		return line{}, fmt.Errorf("record a tick: workload %q follows %q: want each once, in order",
 			s.Workloads[i].ID, s.Workloads[i-1].ID)
 	}
-	l := line{Tick: number, At: s.At, Begun: t.Begun, Took: durations{t.Sense, t.Decide, t.Act}, Events: t.Events, SLOViolated: s.SLOViolated}
+	l := line{Tick: number, At: s.At, Begun: t.Begun, Took: durations{t.Sense, t.Decide, t.Act}, Events: t.Events, Observed: t.Observed, SLOViolated: s.SLOViolated}
 	if key {
 		e.last = Tick{}
 		l.Version, l.State = version, &t.Before

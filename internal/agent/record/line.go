@@ -39,16 +39,18 @@ func versionOf(format string) int {
 // contains the whole tick. Every other line contains only the differences from
 // the previous line, so the line of a quiet tick is short.
 type line struct {
-	Version     int            `json:"version,omitempty"` // only in key lines
-	Tick        int            `json:"tick"`              // number of the tick since the recorder was opened, from 1
-	At          time.Time      `json:"at"`
-	Begun       time.Time      `json:"begun,omitzero"`
-	Took        durations      `json:"took"`
-	Events      []tick.Event   `json:"events,omitempty"` // all events of this tick
-	State       *policy.State  `json:"state,omitempty"`
-	Config      *policy.Config `json:"config,omitempty"`
-	MaxSteps    *int           `json:"max_steps,omitempty"`
-	SLOViolated bool           `json:"slo_violated,omitempty"` // the snapshot was taken because a service waited
+	Version  int            `json:"version,omitempty"` // only in key lines
+	Tick     int            `json:"tick"`              // number of the tick since the recorder was opened, from 1
+	At       time.Time      `json:"at"`
+	Begun    time.Time      `json:"begun,omitzero"`
+	Took     durations      `json:"took"`
+	Events   []tick.Event   `json:"events,omitempty"` // all events of this tick
+	State    *policy.State  `json:"state,omitempty"`
+	Config   *policy.Config `json:"config,omitempty"`
+	MaxSteps *int           `json:"max_steps,omitempty"`
+	// Observed is that of Tick.
+	Observed    bool `json:"observed,omitempty"`
+	SLOViolated bool `json:"slo_violated,omitempty"` // the snapshot was taken because a service waited
 	// Rest holds the parts of the snapshot that have no field of their own in
 	// the line.
 	Rest  *node.Snapshot             `json:"rest,omitempty"`

@@ -24,6 +24,8 @@ type Tick struct {
 	Before policy.State
 	// MaxSteps is the maximum number of writes of the tick. 0 means no maximum.
 	MaxSteps int
+	// Observed means that no step was performed: the knobs of the snapshot are virtual.
+	Observed bool
 }
 
 // decide makes the decisions of the tick again, from the given configuration

@@ -11,6 +11,7 @@ import (
 
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/shadow"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -51,7 +52,7 @@ func Replay(r io.Reader, config *policy.Config) (Report, error) {
 type player struct {
 	config  *policy.Config // nil: as recorded
 	state   policy.State
-	world   world
+	world   shadow.World
 	report  Report
 	changes map[node.Knob]*Change
 }
@@ -66,14 +67,15 @@ func (p *player) play(e entry) error {
 	config := t.Config
 	if p.config != nil {
 		config = *p.config
-		t.Snapshot = p.world.see(t.Snapshot)
+		t.Snapshot = p.world.See(t.Snapshot)
 	}
 	var wants []plan.Want
 	var steps []plan.Step
 	p.state, wants, steps = t.decide(config, p.state)
 	p.report.add(t, len(steps))
+	p.report.Observed = p.report.Observed || t.Observed
 	if p.config != nil {
-		p.world.tick(steps)
+		p.world.Perform(steps)
 		p.compareValues(t, wants)
 	} else {
 		p.compareAll(t, wants, steps)
@@ -87,7 +89,7 @@ func (p *player) play(e entry) error {
 func (p *player) checkpoint(e entry) error {
 	if !e.follows {
 		p.report.Stretches++
-		p.world = world{}
+		p.world.Forget()
 		p.state = e.Before
 		return nil
 	}
@@ -179,6 +181,7 @@ func (p *player) change(k node.Knob, t Tick, c Change) {
 
 func (p *player) done(from *reader) Report {
 	r := p.report
+	r.StepsOfPolicies = p.world.Steps()
 	r.Other, r.Torn, r.Skipped = p.config != nil, from.lines.torn, from.skipped
 	r.Foreign, r.OtherVersion = from.foreign, from.other
 	for _, k := range slices.SortedFunc(maps.Keys(p.changes), node.Knob.Compare) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/table"
 )
@@ -26,6 +27,9 @@ type Report struct {
 	// the record. OtherVersion is the version of the last of them.
 	Foreign      int `json:"foreign,omitempty"`
 	OtherVersion int `json:"other_version,omitempty"`
+	// Observed means that tenond only observed when it made the record: no step was
+	// performed, and the knobs are virtual.
+	Observed bool `json:"observed,omitempty"`
 	// Torn means that the last line is incomplete.
 	Torn bool `json:"torn,omitempty"`
 	// Other means that the replay used another configuration than the record.
@@ -36,9 +40,11 @@ type Report struct {
 	Drifted int `json:"drifted,omitempty"`
 	// RecordedSteps is the number of writes in the record. ReplayedSteps is the
 	// number of writes in the replay.
-	RecordedSteps int      `json:"recorded_steps"`
-	ReplayedSteps int      `json:"replayed_steps"`
-	Changes       []Change `json:"changes,omitempty"`
+	RecordedSteps int `json:"recorded_steps"`
+	ReplayedSteps int `json:"replayed_steps"`
+	// StepsOfPolicies has ReplayedSteps by policy. It is absent if Other is false.
+	StepsOfPolicies map[plan.Owner]int64 `json:"steps_of_policies,omitempty"`
+	Changes         []Change             `json:"changes,omitempty"`
 }
 
 // A Change is a knob for which the replay wants another value than the record.
@@ -82,6 +88,9 @@ func (r Report) String() string {
 	if r.Foreign > 0 {
 		fmt.Fprintf(&b, "%s left out, recorded by another release: the last is of version %d of the record, and this program reads version %d.\n",
 			count(r.Foreign, "line is", "lines are"), r.OtherVersion, version)
+	}
+	if r.Observed {
+		b.WriteString("tenond only observed: it performed none of these writes, and the values of knobs are what they would have become.\n")
 	}
 	if r.Torn {
 		b.WriteString("Its last line is torn and left out.\n")
