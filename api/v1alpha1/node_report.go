@@ -63,6 +63,10 @@ type NodeReportStatus struct {
 	// hours count from the last full hour (UTC) on.
 	// Absent: the agent offers no batch resources.
 	Promises *Promises `json:"promises,omitempty"`
+	// Shadow is what the agent would do if it did not only observe. Absent: the agent
+	// acts. Otherwise Batch, Promises and CPUs are absent, because pods can have none of
+	// them on this node.
+	Shadow *Shadow `json:"shadow,omitempty"`
 	// CPUs are the CPUs of the node, and the pods that hold some of them.
 	// Absent: the agent does not place pods on CPUs.
 	CPUs *CPUs `json:"cpus,omitempty"`
@@ -139,6 +143,24 @@ type Percentiles struct {
 	P90    Usage           `json:"p90,omitempty"`
 	P95    Usage           `json:"p95,omitempty"`
 	P99    Usage           `json:"p99,omitempty"`
+}
+
+// Shadow is what an agent that only observes has decided and does not do.
+type Shadow struct {
+	// Batch is what BE work could request, and Promises say how much of it lasts.
+	Batch    Batch     `json:"batch,omitempty"`
+	Promises *Promises `json:"promises,omitempty"`
+	// Steps are the writes that the agent would have made since it started.
+	// +listType=map
+	// +listMapKey=policy
+	Steps []ShadowSteps `json:"steps,omitempty"`
+}
+
+// ShadowSteps is a number of writes.
+type ShadowSteps struct {
+	// Policy is the policy that owns the knobs, such as suppress.
+	Policy string `json:"policy"`
+	Count  int64  `json:"count"`
 }
 
 // Batch holds the amounts of CPU and memory that BE work may request.

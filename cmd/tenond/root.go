@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tenon.sh/tenon/internal/agent/cluster"
+	"tenon.sh/tenon/internal/agent/configfile"
 	"tenon.sh/tenon/internal/agent/daemon"
 	"tenon.sh/tenon/internal/agent/install"
 	"tenon.sh/tenon/internal/agent/telemetry"
@@ -39,6 +40,7 @@ type global struct {
 	lock       string
 	noWatchdog bool
 	metrics    string
+	observe    bool
 	log        cmdline.Log
 	cluster    clusterFlags
 }
@@ -55,7 +57,10 @@ foreground and logs to standard error.
 SIGHUP, or a change of the file, reads the configuration again; a bad one is
 refused and the old one stays. SIGTERM stops tenond and leaves every knob as it
 is: if no tenond is back within a minute, the watchdog narrows BE. tenon restore
-and tenond uninstall put every knob back.`,
+and tenond uninstall put every knob back.
+
+With --observe, or observe: true in the file, tenond decides as always and writes
+nothing to the node: tenon status and the metrics say what it would have done.`,
 		Example: `  tenond config default > /etc/tenon/tenon.yaml   # a documented file to edit
   tenond config check /etc/tenon/tenon.yaml       # all its faults at once
   sudo tenond --config /etc/tenon/tenon.yaml
@@ -71,6 +76,7 @@ and tenond uninstall put every knob back.`,
 	}
 	root.Flags().BoolVar(&g.noWatchdog, "no-watchdog", false, "start no watchdog: another supervisor does")
 	root.Flags().StringVar(&g.lock, "machine-lock", filepath.Join(journal.DefaultDir, "machine.lock"), "the file that keeps a second tenond off this machine; empty: none")
+	root.Flags().BoolVar(&g.observe, "observe", false, "decide as always and write nothing to the node, as with observe: true in the configuration")
 	root.Flags().StringVar(&g.config, "config", defaultConfig, "the configuration file")
 	root.Flags().StringVar(&g.metrics, "metrics", telemetry.DefaultAddress, "the address of /metrics, /healthz and /readyz; empty: none")
 	g.cluster.add(root)
@@ -106,11 +112,18 @@ func run(ctx context.Context, g *global, stderr io.Writer) error {
 	if os.Geteuid() != 0 {
 		return errors.New("tenond writes kernel knobs and needs root: start it with sudo, or as a service (tenond install)")
 	}
-	if err := enterCgroups(1); err != nil {
-		log.Warn("tenond cannot find its own cgroup and those of the containers that a runtime lists", "error", err)
-	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
+	observe := g.observe || g.wantsToObserve(ctx)
+	if observe {
+		err = confine()
+	} else if err = enterCgroups(1); err != nil {
+		log.Warn("tenond cannot find its own cgroup and those of the containers that a runtime lists", "error", err)
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
 	go stays.begin(ctx)
 	self, err := os.Executable()
 	if err != nil {
@@ -121,7 +134,7 @@ func run(ctx context.Context, g *global, stderr io.Writer) error {
 		watchdog = nil
 	}
 	err = daemon.Run(ctx, daemon.Options{
-		Config: g.config, StateDir: g.stateDir, MachineLock: g.lock, Version: versionName(), Metrics: g.metrics, Log: log, Reload: hangups(ctx),
+		Config: g.config, StateDir: g.stateDir, MachineLock: g.lock, Version: versionName(), Metrics: g.metrics, Observe: observe, Log: log, Reload: hangups(ctx),
 		Watchdog: watchdog, Kubernetes: k,
 		// An error means that the socket is broken. Without a socket, SdNotify
 		// sends nothing and returns no error.
@@ -129,6 +142,10 @@ func run(ctx context.Context, g *global, stderr io.Writer) error {
 		Leave: func() error {
 			// Restore also after an earlier error, because there is no second attempt.
 			if ctx.Err() == nil || !leaves() {
+				return nil
+			}
+			if observe { // there is nothing to restore
+				reportLeave(k, reportsWithin, log)
 				return nil
 			}
 			return restore(k, g.stateDir, released.Load(), stderr, log)
@@ -139,6 +156,15 @@ func run(ctx context.Context, g *global, stderr io.Writer) error {
 		return faultsError{err}
 	}
 	return err
+}
+
+// wantsToObserve reports whether the configuration file asks tenond to observe. daemon.Run
+// reads the file again and reports its errors.
+func (g *global) wantsToObserve(ctx context.Context) bool {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	_, c, err := configfile.Open(ctx, g.config, g.cluster.on)
+	return err == nil && c.Observe
 }
 
 // restore restores the node for good, and reports this to the cluster. released

@@ -27,6 +27,8 @@ type Config struct {
 	// Signals selects what the kernel reports.
 	Signals Signals
 	History History
+	// Observe means that the agent decides and writes nothing to the node.
+	Observe bool
 	// Rules select the managed cgroups and give them a class. The first rule that
 	// matches a cgroup applies. Tenon never changes a cgroup that no rule matches.
 	Rules []match.Rule
@@ -116,6 +118,7 @@ func Parse(data []byte) (Config, []Fault) {
 		Period:           f.Period.Or(defaultPeriod),
 		Signals:          f.Signals.signals(),
 		History:          f.History.history(),
+		Observe:          f.Observe.Or(false),
 		Policy:           f.Policy(),
 		ContainerSockets: f.ContainerSockets,
 		Notices:          slices.Concat(noticesOfRules(f.Rules), sliceNotices(f.Slices, f.sliceUses()), f.Notices(), f.Unlikely()),

@@ -22,6 +22,7 @@ type file struct {
 	MemoryBandwidth node.Maybe[unit.Bytes] `json:"memoryBandwidth"`
 	Signals         signals                `json:"signals"`
 	History         history                `json:"history"`
+	Observe         node.Maybe[bool]       `json:"observe"`
 	Reserved        reserved               `json:"reserved"`
 	Rules           []rule                 `json:"rules"`
 	Slices          []Slice                `json:"slices"`

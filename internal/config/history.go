@@ -8,6 +8,10 @@ import (
 	"tenon.sh/tenon/internal/model/unit"
 )
 
+// HistoryDirectory is where an agent that observes keeps its history if the
+// configuration does not say it.
+const HistoryDirectory = "/var/lib/tenon/history"
+
 // History says where the agent keeps what the node did, minute by minute.
 type History struct {
 	// Directory is an absolute path. If it is empty, the agent keeps nothing.

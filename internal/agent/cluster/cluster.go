@@ -214,7 +214,9 @@ func (c *Follower) Begin() { c.starting.Begin() }
 // policies in the tick, and troubles are the troubles of the agent itself.
 func (c *Follower) End(t tick.Tick, by policy.Config, troubles []string) {
 	c.starting.End()
-	c.bounds.follow(t, c.view.pods)
+	if t.Shadow == nil {
+		c.bounds.follow(t, c.view.pods)
+	}
 	c.report(t, by, troubles)
 }
 

@@ -48,6 +48,9 @@ type Status struct {
 	// Watermark is the cost of the threshold of CPU suppress for best-effort work.
 	// It is absent without a threshold.
 	Watermark *suppresscost.Watermark `json:"watermark,omitempty"`
+	// Shadow has the steps that an agent which only observes has not performed. It is
+	// absent if the agent acts.
+	Shadow *Shadow `json:"shadow,omitempty"`
 	// Held is the number of knobs that Tenon has changed and not released.
 	Held int `json:"held"`
 	// Failing holds the writes of the last tick that failed.
@@ -56,6 +59,12 @@ type Status struct {
 	Recent []record.Write `json:"recent,omitempty"`
 	// Troubles holds the problems of the agent itself.
 	Troubles []health.Trouble `json:"troubles,omitempty"`
+}
+
+// A Shadow has the number of steps, by policy, that the agent would have performed since
+// it started.
+type Shadow struct {
+	Steps map[plan.Owner]int64 `json:"steps"`
 }
 
 // Took holds the duration of each part of the last tick.

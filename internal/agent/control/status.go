@@ -40,6 +40,9 @@ func (l *Ledger) status() Status {
 		Batch: t.Batch, Isolation: l.isolation(), Classes: []Class{}, Bounds: []Knob{}, Recent: slices.Clone(l.recent),
 		Troubles: l.health.All(), Watermark: watermarkOf(t),
 	}
+	if t.Shadow != nil {
+		s.Shadow = &Shadow{t.Shadow.Total}
+	}
 	slices.Reverse(s.Recent)
 	s.Node = l.node()
 	for _, c := range node.Classes {

@@ -3,6 +3,7 @@ package control
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -96,6 +97,23 @@ func (s Status) describe(b *strings.Builder) {
 	}
 }
 
+// String prints the steps, those of the policy with the most first.
+func (s *Shadow) String() string {
+	var sum int64
+	for _, n := range s.Steps {
+		sum += n
+	}
+	if sum == 0 {
+		return "nothing is written; it would have made no write"
+	}
+	owners := slices.SortedFunc(maps.Keys(s.Steps), func(a, b plan.Owner) int { return cmp.Or(cmp.Compare(s.Steps[b], s.Steps[a]), cmp.Compare(a, b)) })
+	parts := make([]string, 0, len(owners))
+	for _, o := range owners {
+		parts = append(parts, fmt.Sprintf("%v %d", o, s.Steps[o]))
+	}
+	return fmt.Sprintf("nothing is written; it would have made %s: %s", table.Count(int(sum), "write"), strings.Join(parts, ", "))
+}
+
 // statusFacts is the head of tenon status.
 var statusFacts = []table.Column[Status]{
 	{Name: "tenond", Text: func(s Status) string {
@@ -109,6 +127,12 @@ var statusFacts = []table.Column[Status]{
 		return fmt.Sprintf("%d CPUs, %s in use; %s of %s memory in use", s.Node.CPUs,
 			Shown(s.Node.CPU, unit.MilliCPU.String), Shown(s.Node.Memory, Size), Shown(s.Node.MemoryTotal, Size))
 	}},
+	{Name: "observes", Text: func(s Status) string {
+		if s.Shadow == nil {
+			return ""
+		}
+		return s.Shadow.String()
+	}},
 	{Name: "knobs", Text: func(s Status) string {
 		return fmt.Sprintf("%d not as they were before Tenon, %d cannot be written", s.Held, len(s.Failing))
 	}},
@@ -119,7 +143,11 @@ var statusFacts = []table.Column[Status]{
 		return s.Isolation.describe(s.At)
 	}},
 	{Name: "BE bound", Text: func(s Status) string {
-		return table.Lines(s.Bounds, func(k Knob) string { return fmt.Sprintf("%v %s  # %s", k.Knob, quoted(k.Want), k.Reason) })
+		not := ""
+		if s.Shadow != nil {
+			not = "not written: "
+		}
+		return table.Lines(s.Bounds, func(k Knob) string { return fmt.Sprintf("%s%v %s  # %s", not, k.Knob, quoted(k.Want), k.Reason) })
 	}},
 	{Name: "watermark", Text: func(s Status) string {
 		if s.Watermark == nil {

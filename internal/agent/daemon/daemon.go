@@ -16,12 +16,14 @@ import (
 
 	"tenon.sh/tenon/internal/agent/cluster"
 	"tenon.sh/tenon/internal/agent/configfile"
+	"tenon.sh/tenon/internal/agent/control"
 	"tenon.sh/tenon/internal/agent/health"
 	"tenon.sh/tenon/internal/agent/loop"
 	"tenon.sh/tenon/internal/agent/scrape"
 	"tenon.sh/tenon/internal/agent/workers"
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/shadow"
 	"tenon.sh/tenon/internal/decide/suppress"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/kernel/cgroup"
@@ -71,6 +73,9 @@ type Options struct {
 	// Metrics is the address at which the daemon serves its metrics. If it is "",
 	// there are no metrics.
 	Metrics string
+	// Observe makes the daemon decide on virtual knobs, and write nothing outside
+	// StateDir and its history.
+	Observe bool
 	Log     *slog.Logger
 }
 
@@ -86,17 +91,18 @@ type daemon struct {
 	health     *health.Health
 	refusals   health.Refusals
 	watcher    *cgroup.Watcher
-	guard      *guard
+	guard      *guard        // nil: this daemon observes
+	shadow     *shadow.World // nil: this daemon acts
 	reporter   changeLogger
 	show       *publisher
 	before     policy.State  // state of the policies before the present tick
 	read       time.Duration // uptime at the last snapshot in the state of the policies; 0: none yet
 	signals    *signals
 	requests   scrape.Readers
-	mechanisms *mechanisms
+	mechanisms *mechanisms // nil: this daemon observes
 	slices     *workers.Desk
 	promises   *promises
-	peaks      *peaks
+	peaks      *peaks // nil: this daemon observes
 	minutes    *minutes
 
 	containers *inventory.Follower
@@ -126,7 +132,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		}
 	}
 	defer machine.Close()
-	defer func() { err = errors.Join(err, o.leave(machine)) }()
+	defer func() { err = errors.Join(err, d.leave(machine)) }()
 	fs := proc.Default()
 	if d.home, err = home(fs); err != nil {
 		return err
@@ -136,41 +142,38 @@ func Run(ctx context.Context, o Options) (err error) {
 	if d.file, d.config, err = configfile.Open(ctx, o.Config, o.Kubernetes != nil); err != nil {
 		return err
 	}
+	d.setConfig(d.config)
 	if d.tree, err = cgroup.Detect(fs.Proc); err != nil {
 		return err
 	}
-	if d.host, err = host.Open(host.Options{Tree: d.tree, FS: fs, JournalDir: o.StateDir, Resident: true, Try: true, Spare: func() []int { return watchdogOf(o.StateDir) }}); err != nil {
-		return err
+	if d.Observe {
+		err = d.openObserved(ctx, fs)
+	} else {
+		err = d.openManaged(ctx, fs, machine)
 	}
-	defer func() { err = errors.Join(err, d.host.Close()) }()
-	// This stands before the lease: if tenond does not start, the last watchdog goes on.
-	if err := restore.RefuseOtherForms(ctx, o.StateDir, d.host.RestorePlan, d.Log); err != nil {
-		return err
-	}
-	if d.guard, err = openGuard(o.StateDir, fs, d.host, machine, d.health, o.Log); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, d.guard.close()) }()
-	if d.watcher, err = d.tree.Watch(ctx); err != nil {
-		return err
-	}
-	defer d.watcher.Close()
-	if err := d.takeOver(); err != nil {
+	defer func() { err = errors.Join(err, d.close()) }()
+	if err != nil {
 		return err
 	}
 	d.reporter, d.show = changeLogger{log: d.Log, mechanism: mechanismReport{seen: time.Now()}}, openShow(o, d.health)
 	defer func() { err = errors.Join(err, d.show.close()) }()
-	d.agent = &loop.Agent{Host: d, MaxSteps: maxSteps, Spent: proc.OwnCPUTime}
-	last := d.resume(fs)
+	d.agent = &loop.Agent{Host: d, MaxSteps: maxSteps, Shadow: d.shadow, Spent: proc.OwnCPUTime}
+	var last savedState
+	if !d.Observe {
+		last = d.resume(fs)
+	}
 	d.signals = openSignals(ctx, d.host, d.tree, fs, d.Log)
-	d.followOverwritten(ctx)
+	if !d.Observe {
+		d.followOverwritten(ctx)
+	}
 	d.requests.CgroupVersion, d.requests.Log = d.tree.Version(), d.Log
 	defer d.requests.Close()
-	if d.mechanisms, err = openMechanisms(o.StateDir, fs, d.signals.send); err != nil {
-		if d.mechanisms == nil {
+	if !d.Observe {
+		if d.mechanisms, err = openMechanisms(o.StateDir, fs, d.signals.send); d.mechanisms == nil {
 			return err
+		} else if err != nil {
+			d.Log.Warn("the isolation mechanism pinned by hand and the mechanism failures are lost", "error", err)
 		}
-		d.Log.Warn("the isolation mechanism pinned by hand and the mechanism failures are lost", "error", err)
 	}
 	if d.slices, err = workers.Open(o.StateDir, fs, d.Log, d.signals.send); err != nil {
 		return err
@@ -190,29 +193,65 @@ func Run(ctx context.Context, o Options) (err error) {
 	background.Go(func() { d.listen(ctx) })
 	background.Go(func() { d.containers.Run(ctx) })
 	background.Go(func() { d.minutes.run(ctx) })
-	background.Go(func() { keepAlive(ctx, d.guard.ticks, d.guard, d.host.Isolation(), d.Log) })
-	d.show.serve(ctx, o, workers.Operator{Pinner: d.mechanisms, Desk: d.slices}, &background)
-	var lost error // the reason why the guard ended
-	guarding.Go(func() { lost = d.guard.keep(ctx, o.Watchdog); stop() })
+	if !d.Observe {
+		background.Go(func() { keepAlive(ctx, d.guard.ticks, d.guard, d.host.Isolation(), d.Log) })
+	}
+	d.show.serve(ctx, o, d.operator(), &background)
+	lost := context.Canceled // the reason why the guard ended
+	if !d.Observe {
+		guarding.Go(func() { lost = d.guard.keep(ctx, o.Watchdog); stop() })
+	}
 	_ = d.agent.Run(ctx, d.signals.wake, d.observe) // returns no error but that of ctx
 	guarding.Wait()
 	if errors.Is(lost, context.Canceled) {
 		lost = nil
-		if d.cluster != nil {
-			// The next tenond may start late, for example if its image cannot be pulled.
-			// Until then, work that was frozen because memory was short must not stay
-			// frozen.
-			err = d.host.Thaw()
-		}
 		// First announce the end in the lease, because the next steps may take longer
 		// than the lease lasts.
-		err = errors.Join(err, d.guard.announce(), saveState(o.StateDir, fs, d.read, d.agent.State(), d.containers.Remembers()))
-		d.Log.Info("stopping: every knob stays as it is; best-effort work is narrowed unless tenond is back in time",
-			"seconds", announcedFor.Seconds())
+		err = d.announce(fs)
 	}
 	err = errors.Join(lost, err, d.signals.close())
 	background.Wait()
 	return err
+}
+
+// openManaged opens the node and takes it over from the last tenond.
+func (d *daemon) openManaged(ctx context.Context, fs proc.FS, machine *lease.Machine) (err error) {
+	if d.host, err = host.Open(host.Options{Tree: d.tree, FS: fs, JournalDir: d.StateDir, Resident: true, Try: true, Spare: func() []int { return watchdogOf(d.StateDir) }}); err != nil {
+		return err
+	}
+	// This stands before the lease: if tenond does not start, the last watchdog goes on.
+	if err := restore.RefuseOtherForms(ctx, d.StateDir, d.host.RestorePlan, d.Log); err != nil {
+		return err
+	}
+	if d.guard, err = openGuard(d.StateDir, fs, d.host, machine, d.health, d.Log); err != nil {
+		return err
+	}
+	if d.watcher, err = d.tree.Watch(ctx); err != nil {
+		return err
+	}
+	return d.takeOver()
+}
+
+// close closes what openManaged or openObserved has opened.
+func (d *daemon) close() (err error) {
+	if d.watcher != nil {
+		d.watcher.Close()
+	}
+	if d.guard != nil {
+		err = d.guard.close()
+	}
+	if d.host != nil {
+		err = errors.Join(err, d.host.Close())
+	}
+	return err
+}
+
+// operator carries out the requests that come through the socket.
+func (d *daemon) operator() control.Operator {
+	if d.Observe {
+		return onlooker{d.slices}
+	}
+	return workers.Operator{Pinner: d.mechanisms, Desk: d.slices}
 }
 
 // resume continues with the state of the last daemon. If that was killed, or ended long ago,
@@ -229,6 +268,25 @@ func (d *daemon) resume(fs proc.FS) savedState {
 	return last
 }
 
+// announce prepares for the time without a daemon. A daemon that observes prepares
+// nothing: what its policies remember is about virtual knobs, and a daemon that acts must
+// not continue with it.
+func (d *daemon) announce(fs proc.FS) (err error) {
+	if d.Observe {
+		return nil
+	}
+	if d.cluster != nil {
+		// The next tenond may start late, for example if its image cannot be pulled.
+		// Until then, work that was frozen because memory was short must not stay
+		// frozen.
+		err = d.host.Thaw()
+	}
+	err = errors.Join(err, d.guard.announce(), saveState(d.StateDir, fs, d.read, d.agent.State(), d.containers.Remembers()))
+	d.Log.Info("stopping: every knob stays as it is; best-effort work is narrowed unless tenond is back in time",
+		"seconds", announcedFor.Seconds())
+	return err
+}
+
 // leave calls Leave, unless another daemon has the lock of the machine.
 func (o Options) leave(machine *lease.Machine) error {
 	if o.Leave == nil {
@@ -241,10 +299,27 @@ func (o Options) leave(machine *lease.Machine) error {
 	return o.Leave()
 }
 
+// followMechanisms tells those who asked for a mechanism that a tick has ended, and saves
+// the failures of mechanisms.
+func (d *daemon) followMechanisms(t tick.Tick) {
+	read := !t.Snapshot.At.IsZero()
+	d.mechanisms.end(read)
+	if !read {
+		return
+	}
+	if err := d.mechanisms.keep(t.Selection.Failures); err != nil {
+		d.Log.Warn("a mechanism failure is not saved for the next tenond", "error", err)
+	}
+}
+
 // joinCluster begins to follow the cluster, and waits a moment for the pods and the
 // configuration.
 func (d *daemon) joinCluster(ctx context.Context, fs proc.FS, background *sync.WaitGroup) {
-	d.cluster = cluster.Follow(*d.Kubernetes, cluster.Node{
+	k := *d.Kubernetes
+	if d.Observe {
+		k.NRI = "" // what NRI gives to a container is a write
+	}
+	d.cluster = cluster.Follow(k, cluster.Node{
 		Version: d.Version, StateDir: d.StateDir, Tree: d.tree, Changed: func() { d.changed.Store(true) }, News: d.signals.nudge,
 		Signal: d.host.Apply, Prepare: d.host.Prepare,
 	}, fs, d.Log)
@@ -270,7 +345,9 @@ const settleTime = 100 * time.Millisecond
 // snapshot, and then reads the node. It is a method of loop.Host.
 func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	d.guard.begin()
-	d.repairJournal()
+	if !d.Observe {
+		d.repairJournal()
+	}
 	d.before = d.agent.State()
 	if d.cluster != nil {
 		d.cluster.Begin()
@@ -284,8 +361,10 @@ func (d *daemon) Snapshot(ctx context.Context) (node.Snapshot, error) {
 	}
 	read, _ := uptime() //nolint:errcheck // it cannot fail: the kernel has this clock
 	s, err := d.host.Snapshot(ctx)
-	asked, earlier := d.mechanisms.begin(s.At)
-	s.Isolation.Request, s.Isolation.Failures = asked, append(earlier, s.Isolation.Failures...)
+	if d.mechanisms != nil {
+		asked, earlier := d.mechanisms.begin(s.At)
+		s.Isolation.Request, s.Isolation.Failures = asked, append(earlier, s.Isolation.Failures...)
+	}
 	if d.cluster != nil {
 		s.Arriving = d.cluster.Arriving()
 		d.requests.Answer(d.cluster.Queried(), time.Now())
@@ -344,7 +423,9 @@ func (d *daemon) observe(t tick.Tick, err error) {
 	t.Isolation, t.Refused = d.host.Isolation().Status(), d.refusals.Observe(t, passes)
 	d.health.Set(health.Refused, "knobs", health.TextOf(t.Refused))
 	t.Promises = d.promises.tick(t)
-	d.peaks.tick(d.agent.State().Batch.Demand.Peaks)
+	if d.peaks != nil {
+		d.peaks.tick(d.agent.State().Batch.Demand.Peaks)
+	}
 	d.minutes.tick(t, d.config.History)
 	d.host.Delays().WatchSiblings(t.Selection.Mechanism.Row().FollowsLS)
 	d.reporter.tick(t, err)
@@ -353,15 +434,12 @@ func (d *daemon) observe(t tick.Tick, err error) {
 	if handsOver(t) {
 		d.signals.nudge(tick.Event{At: time.Now(), Kind: tick.EventHandover, Text: "a means of isolation was given up for another"})
 	}
-	d.mechanisms.end(!t.Snapshot.At.IsZero())
+	if d.mechanisms != nil {
+		d.followMechanisms(t)
+	}
 	d.slices.End(t)
 	if d.cluster != nil {
 		d.cluster.End(t, d.agent.Config, d.health.Texts(health.State, health.Lost, health.Bounds, health.Exposed))
-	}
-	if !t.Snapshot.At.IsZero() {
-		if err := d.mechanisms.keep(t.Selection.Failures); err != nil {
-			d.Log.Warn("a mechanism failure is not saved for the next tenond", "error", err)
-		}
 	}
 	if !d.ready && !t.Snapshot.At.IsZero() {
 		d.ready = true

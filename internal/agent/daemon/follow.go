@@ -11,6 +11,7 @@ import (
 	"tenon.sh/tenon/internal/decide/match"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/shadow"
 	"tenon.sh/tenon/internal/machine/host"
 	"tenon.sh/tenon/internal/machine/launch"
 	"tenon.sh/tenon/internal/model/node"
@@ -39,7 +40,7 @@ func (d *daemon) followConfig() {
 		return
 	}
 	d.health.Set(health.Config, "refused", "")
-	d.config = r.Config
+	d.setConfig(r.Config)
 	d.takeConfig()
 	d.Log.Info("configuration read", "config", d.Config, "rules", len(d.config.Rules))
 }
@@ -51,6 +52,10 @@ func (d *daemon) takeConfig() {
 		c = d.cluster.MergeOver(c)
 	}
 	d.agent.Config, d.agent.Period = c.Policy, c.Period
+	if d.Observe {
+		d.agent.Config = shadow.Config(c.Policy)
+		c.Signals.Pressure = false // a trigger is a write
+	}
 	d.signals.use(c.Signals)
 	d.containers.Use(c.Rules, c.ContainerSockets)
 	d.rematch = true

@@ -42,7 +42,8 @@ const (
 // errReclaimed means that a step is left for the next tick.
 var errReclaimed = fmt.Errorf("left for the next tick: the memory limits that this tick has narrowed took more than %v, because the kernel reclaims memory", reclaimTime)
 
-// A guard renews the lease while the loop is alive. The watchdog reads the lease.
+// A guard renews the lease while the loop is alive. The watchdog reads the lease. A nil
+// guard, that of a daemon that observes, has nothing to guard.
 type guard struct {
 	dir   string
 	host  *host.Host
@@ -105,6 +106,9 @@ func openGuard(dir string, fs proc.FS, h *host.Host, machine *lease.Machine, tro
 // because this process was stopped, the watchdog may have written knobs. In
 // that case, begin clears the knob cache of the host.
 func (g *guard) begin() {
+	if g == nil {
+		return
+	}
 	if g.lease.HasExpired() {
 		g.host.Reread()
 		g.host.Isolation().Expire()
@@ -180,6 +184,9 @@ func (g *guard) order(steps []plan.Step) []int {
 // After lease.ErrLost, the tick must not write, because another process has
 // taken the lease in order to restore all knobs.
 func (g *guard) writeBounds(wants []plan.Want) error {
+	if g == nil {
+		return nil
+	}
 	bounds := g.boundsOf(wants)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -222,6 +229,9 @@ func (g *guard) boundsOf(wants []plan.Want) []lease.Bound {
 
 // end records the end of a tick. The next tick is due after period.
 func (g *guard) end(good bool, period time.Duration) {
+	if g == nil {
+		return
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.busy, g.good, g.by = false, good, time.Now().Add(period+hungAfter)

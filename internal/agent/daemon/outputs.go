@@ -49,7 +49,7 @@ func (s *publisher) tick(t tick.Tick, err error, config policy.Config, st policy
 		return
 	}
 	text := ""
-	if err := s.recorder.Record(record.Tick{Tick: t, Config: config, Before: st, MaxSteps: maxSteps}); err != nil {
+	if err := s.recorder.Record(record.Tick{Tick: t.Performed(), Config: config, Before: st, MaxSteps: maxSteps, Observed: t.Shadow != nil}); err != nil {
 		if text = err.Error(); text != s.failed {
 			s.log.Error("ticks are missing from the flight recorder", "error", err)
 		}

@@ -22,13 +22,16 @@ import (
 	"tenon.sh/tenon/internal/machine/restore"
 )
 
-//go:embed systemd/*.service
+//go:embed systemd
 var unitFiles embed.FS
 
 // units are the systemd units, in the order of their start.
 var units = []string{"tenond-watchdog.service", "tenond.service"}
 
 const unitDir = "/etc/systemd/system"
+
+// observing is the drop-in of the service while its configuration has the key observe.
+const observing = unitDir + "/tenond.service.d/observe.conf"
 
 // A Service is tenond as a systemd service.
 type Service struct {
@@ -57,7 +60,8 @@ func (s Service) Install(ctx context.Context) error {
 	if program, err = s.place(program); err != nil {
 		return err
 	}
-	if err := s.writeConfig(); err != nil {
+	observes, err := s.writeConfig()
+	if err != nil {
 		return err
 	}
 	for _, u := range units {
@@ -73,10 +77,26 @@ func (s Service) Install(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := s.confine(observes); err != nil {
+		return err
+	}
 	if s.Root != "" {
 		return nil
 	}
 	return s.systemctl(ctx, starting())
+}
+
+// confine takes the means to write from a service that observes, and gives them back to
+// one that does not.
+func (s Service) confine(observes bool) error {
+	if !observes {
+		return s.remove(observing)
+	}
+	text, err := unitFiles.ReadFile("systemd/observe.conf")
+	if err != nil {
+		return fmt.Errorf("drop-in of a service that observes: %w", err)
+	}
+	return s.write(observing, text)
 }
 
 // starting returns the calls of systemctl that start the service. Units that run
@@ -141,18 +161,18 @@ func checkPath(what, better, path, file string) error {
 }
 
 // writeConfig writes the default configuration. It keeps an existing file, but
-// returns an error if the file has faults.
-func (s Service) writeConfig() error {
+// returns an error if the file has faults. observes is its key of that name.
+func (s Service) writeConfig() (observes bool, err error) {
 	path := filepath.Join(s.Root, s.Config)
-	_, err := config.Load(path)
+	c, err := config.Load(path)
 	switch {
 	case err == nil:
 		fmt.Fprintf(s.Out, "kept    %s\n", path)
-		return nil
+		return c.Observe, nil
 	case errors.Is(err, fs.ErrNotExist):
-		return s.write(s.Config, config.Default())
+		return false, s.write(s.Config, config.Default())
 	}
-	return ConfigError{err}
+	return false, ConfigError{err}
 }
 
 func (s Service) write(path string, data []byte) error {
@@ -189,7 +209,7 @@ func (s Service) Uninstall(ctx context.Context, stateDir string) error {
 
 // removeUnits removes the unit files. After an error, it continues with the next file.
 func (s Service) removeUnits() error {
-	var errs []error
+	errs := []error{s.remove(observing)}
 	for _, u := range units {
 		path := filepath.Join(s.Root, unitDir, u)
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -199,6 +219,19 @@ func (s Service) removeUnits() error {
 		fmt.Fprintf(s.Out, "removed %s\n", path)
 	}
 	return errors.Join(errs...)
+}
+
+// remove removes a file that may be missing.
+func (s Service) remove(path string) error {
+	path = filepath.Join(s.Root, path)
+	switch err := os.Remove(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	}
+	fmt.Fprintf(s.Out, "removed %s\n", path)
+	return nil
 }
 
 // PutBack removes the lease, so that the watchdog stops writing, and then

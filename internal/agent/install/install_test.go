@@ -1,6 +1,9 @@
 package install
 
 import (
+	"errors"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -95,5 +98,38 @@ func TestAnUpgradeRestartsWhatRuns(t *testing.T) {
 	}
 	if want := []string{"daemon-reload", "try-restart", "enable"}; !slices.Equal(order, want) {
 		t.Errorf("systemctl %v, want %v", order, want)
+	}
+}
+
+// TestAServiceThatObservesCannotWrite installs into an image with a configuration that
+// observes, and then with one that does not.
+func TestAServiceThatObservesCannotWrite(t *testing.T) {
+	root := t.TempDir()
+	dropIn := filepath.Join(root, observing)
+	s := Service{Root: root, Config: "/etc/tenon/tenon.yaml", Out: io.Discard}
+	if err := s.write(s.Config, []byte("apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\nobserve: true\n")); err != nil {
+		t.Fatal(err)
+	}
+	observes, err := s.writeConfig()
+	if err != nil || !observes {
+		t.Fatalf("it observes: %v, %v", observes, err)
+	}
+	if err := s.confine(observes); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(dropIn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"CapabilityBoundingSet=\nCapabilityBoundingSet=CAP_BPF CAP_PERFMON\n", "ReadWritePaths=\nReadWritePaths=/run/tenon\n", "ReadOnlyPaths=/sys\n"} {
+		if !strings.Contains(string(text), line) {
+			t.Errorf("the drop-in lacks %q:\n%s", line, text)
+		}
+	}
+	if err := s.confine(false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dropIn); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a service that acts has the drop-in: %v", err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/shadow"
 	"tenon.sh/tenon/internal/decide/slo"
 	"tenon.sh/tenon/internal/decide/suppresscost"
 	"tenon.sh/tenon/internal/decide/tick"
@@ -64,6 +65,9 @@ type Agent struct {
 	Period time.Duration
 	// DryRun makes the agent plan steps but perform none.
 	DryRun bool
+	// Shadow makes the agent decide by virtual knobs, and perform the steps on them
+	// alone. If it is nil, the agent acts.
+	Shadow *shadow.World
 	// Spent returns the CPU time that this process has used. With it, the agent
 	// makes ticks rarer than Period where they are expensive: on a node with
 	// thousands of cgroups. If it is nil, ticks are never rarer.
@@ -98,7 +102,11 @@ func (a *Agent) tickOnce(ctx context.Context, events []tick.Event) (tick.Tick, e
 	t.Snapshot, t.Sense = s, time.Since(start)
 
 	start = time.Now()
-	a.state, t.Wants = policy.Decide(a.Config, a.state, s)
+	seen := s
+	if a.Shadow != nil {
+		seen = a.Shadow.See(s)
+	}
+	a.state, t.Wants = policy.Decide(a.Config, a.state, seen)
 	t.Batch, t.Selection = a.state.Batch.Offer, a.state.Selector.Status
 	t.Objectives, t.Baselines, t.BackOff = a.state.SLO.Judgements(s), a.state.SLO.Baselines, a.state.CPUBackOff.Permille
 	a.lasted = slo.Follow(a.lasted, s, t.Objectives)
@@ -109,7 +117,13 @@ func (a *Agent) tickOnce(ctx context.Context, events []tick.Event) (tick.Tick, e
 	t.Trials = a.state.Selector.Trials.Shown()
 	a.watermark = a.charge(s)
 	t.Watermark = a.watermark
-	steps := plan.Bound(plan.Diff(s.Knobs, t.Wants), a.MaxSteps)
+	steps := plan.Bound(plan.Diff(seen.Knobs, t.Wants), a.MaxSteps)
+	if a.Shadow != nil {
+		a.Shadow.Perform(steps)
+		t.Shadow = &tick.Shadow{Knobs: seen.Knobs, Steps: steps, Total: a.Shadow.Steps()}
+		t.Decide = time.Since(start)
+		return t, nil
+	}
 	t.Decide = time.Since(start)
 
 	start = time.Now()

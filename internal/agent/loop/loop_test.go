@@ -11,6 +11,7 @@ import (
 	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/shadow"
 	"tenon.sh/tenon/internal/decide/suppress"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/model/cpus"
@@ -481,5 +482,28 @@ func TestTheTimeWithoutAVerdictIsCounted(t *testing.T) {
 		if l := last.Lasted["web"]; l.Begun != time.Unix(1, 0) || l.Undecided != time.Duration(ticks)*time.Second || l.Total() != l.Undecided {
 			t.Errorf("at tick %d: %+v", ticks, l)
 		}
+	}
+}
+
+// TestAShadowIsAllThatAnObserverWrites makes ticks of an agent with a shadow. It must
+// plan each write once, as an agent that acts does, and perform none.
+func TestAShadowIsAllThatAnObserverWrites(t *testing.T) {
+	h := colocated()
+	a := Agent{Host: h, Config: policy.Config{CPUQOS: isolation.Config{Enable: true}}, Shadow: new(shadow.World)}
+	before := h.snap.Knobs.Now[beWeight]
+	for i := range 3 {
+		got, err := a.Step(t.Context())
+		if err != nil || len(got.Done) > 0 || got.Shadow == nil || got.Snapshot.Knobs.Now[beWeight] != before {
+			t.Fatalf("tick %d: %+v, %v", i, got, err)
+		}
+		if planned := len(got.Shadow.Steps) > 0; planned != (i == 0) {
+			t.Errorf("tick %d plans %v", i, got.Shadow.Steps)
+		}
+		if performed := got.Performed(); len(performed.Done) != len(got.Shadow.Steps) || performed.Shadow != nil || i > 0 && performed.Snapshot.Knobs.Now[beWeight] == before {
+			t.Errorf("tick %d, as if it had been performed: %+v", i, performed)
+		}
+	}
+	if h.writes > 0 || a.Shadow.Steps()[plan.OwnerCPUQOS] == 0 {
+		t.Errorf("%d writes; the shadow has %v", h.writes, a.Shadow.Steps())
 	}
 }

@@ -39,6 +39,7 @@ var (
 	descWorkloads   = desc("tenon_workloads", "Workloads that the rules match.", "class")
 	descClassMemory = desc("tenon_class_memory_bytes", "Memory charged to the workloads of each class, with page cache.", "class")
 	descLimit       = desc("tenon_be_cpu_limit_cores", "CPUs that best-effort work may use where it meets other work, by the knob that limits it.", "knob")
+	descShadow      = desc("tenon_shadow_steps_total", "Writes of knobs that tenond would have made if it did not only observe, by the policy that owns the knob.", "policy")
 	descHeld        = desc("tenon_knobs_held", "Knobs that were not as they were before Tenon when the last tick began.")
 	descTrouble     = desc("tenon_trouble", "1 while the agent itself has trouble of this kind: config, state, lost, bounds, contested, refused, exposed, unread.", "kind")
 	descFailing     = desc("tenon_knobs_failing", "Knobs that the last tick could not write.")
@@ -86,6 +87,11 @@ func (c lastTick) Collect(to chan<- prometheus.Metric) {
 	e.bytes(descNodeMemory, s.Usage.Memory)
 	e.bytes(descNodeSize, s.MemoryTotal)
 	e.emitNodeSLO(s.Usage)
+	if t.Shadow != nil {
+		for owner, n := range t.Shadow.Total {
+			e <- prometheus.MustNewConstMetric(descShadow, prometheus.CounterValue, float64(n), owner.String())
+		}
+	}
 	e.gauge(descHeld, float64(len(s.Knobs.Before)))
 	e.gauge(descFrozen, countFrozen(s))
 	failing := 0
@@ -148,6 +154,9 @@ func label(id node.WorkloadID) string { return printable.Text(string(id)) }
 // limitsOfBE returns how many CPUs all best-effort work may use, by the kind of
 // knob that sets the limit. A kind without a limit is absent.
 func limitsOfBE(t tick.Tick) map[node.File]float64 {
+	if t.Shadow != nil {
+		return nil // what the tick wants is not in force
+	}
 	meets := map[node.CgroupPath]bool{}
 	for _, w := range t.Snapshot.Workloads {
 		if w.Class == node.BE {

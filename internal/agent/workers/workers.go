@@ -190,9 +190,20 @@ func (d *Desk) List() []worker.Status {
 	return append([]worker.Status{}, d.last...) // not nil, so that the JSON is [], not null
 }
 
+// Show registers the handlers of requests about slices. Those that change something are
+// answered by an error.
+func (d *Desk) Show(mux *http.ServeMux, refused error) {
+	d.list(mux)
+	mux.HandleFunc("POST /v1/slices", func(w http.ResponseWriter, _ *http.Request) { control.Answer(w, nil, refused) })
+}
+
+func (d *Desk) list(mux *http.ServeMux) {
+	mux.HandleFunc("GET /v1/slices", func(w http.ResponseWriter, _ *http.Request) { control.Answer(w, d.List(), nil) })
+}
+
 // Handle registers the handlers of requests about slices.
 func (d *Desk) Handle(mux *http.ServeMux) {
-	mux.HandleFunc("GET /v1/slices", func(w http.ResponseWriter, _ *http.Request) { control.Answer(w, d.List(), nil) })
+	d.list(mux)
 	mux.HandleFunc("POST /v1/slices", func(w http.ResponseWriter, r *http.Request) {
 		cpus, err := strconv.Atoi(r.FormValue("cpus"))
 		if err != nil {

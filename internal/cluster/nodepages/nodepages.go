@@ -138,7 +138,12 @@ func Top(nodes []Node, now time.Time) string {
 		batch("BATCH-CPU", kube.BatchCPU),
 		batch("BATCH-MEMORY", kube.BatchMemory),
 		reported("PODS", func(_ Node, s v1alpha1.NodeReportStatus) string { return pods(s.Pods) }),
-		reported("ISOLATION", func(_ Node, s v1alpha1.NodeReportStatus) string { return s.Isolation }),
+		reported("ISOLATION", func(_ Node, s v1alpha1.NodeReportStatus) string {
+			if s.Shadow != nil {
+				return "observed"
+			}
+			return s.Isolation
+		}),
 		reported("REPORTED", func(n Node, _ v1alpha1.NodeReportStatus) string { return Duration(n.age(now)) }),
 		{Name: "TROUBLE", Text: func(n Node) string { return table.OrDash(n.trouble(now)) }},
 	}, nodes)

@@ -160,7 +160,11 @@ const maxListed = 5
 
 // conditionsOf returns the conditions of a report, unsorted.
 func conditionsOf(v View) []metav1.Condition {
-	all := []metav1.Condition{configCondition(v.Config, v.Policy), podsCondition(v.Pods), knobsCondition(v), agentCondition(v.Troubles)}
+	all := []metav1.Condition{configCondition(v.Config, v.Policy), podsCondition(v.Pods), agentCondition(v.Troubles)}
+	if v.Tick.Shadow != nil {
+		return all // no knob is written, and no feature is in force
+	}
+	all = append(all, knobsCondition(v))
 	if v.Policy.Suppress.Enable {
 		all = append(all, suppressCondition(v))
 	}

@@ -132,10 +132,24 @@ func Status(v View, before []metav1.Condition) v1alpha1.NodeReportStatus {
 	}
 	status.Promises = promisesOf(v.Tick.Promises)
 	status.CPUs = cpusOf(v)
+	if v.Tick.Shadow != nil {
+		observes(v.Tick.Shadow, &status)
+	}
 	status.Objectives = objectivesOf(v)
 	status.Trials = trialsOf(v.Tick.Trials)
 	status.Conditions = setChangeTimes(conditionsOf(v), before, v.Tick.Begun)
 	return status
+}
+
+// observes moves what holds for the shadow alone out of the places where the manager and
+// the scheduler look: no pod may request batch resources of the node or hold its CPUs.
+func observes(s *tick.Shadow, status *v1alpha1.NodeReportStatus) {
+	shadow := &v1alpha1.Shadow{Batch: status.Batch, Promises: status.Promises}
+	for owner, n := range s.Total {
+		shadow.Steps = append(shadow.Steps, v1alpha1.ShadowSteps{Policy: owner.String(), Count: n})
+	}
+	slices.SortFunc(shadow.Steps, func(a, b v1alpha1.ShadowSteps) int { return compare(a.Policy, b.Policy) })
+	status.Shadow, status.Batch, status.Promises, status.CPUs, status.Isolation = shadow, v1alpha1.Batch{}, nil, nil, ""
 }
 
 func countPods(p Pods) map[string]int32 {

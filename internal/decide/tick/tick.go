@@ -67,12 +67,41 @@ type Tick struct {
 	// Watermark is the cost of the owner's threshold of CPU suppress for BE.
 	Watermark suppresscost.Watermark
 	Isolation node.IsolationStatus
-	Done      []Outcome
+	// Done holds the steps that were performed. It is empty if Shadow is not nil.
+	Done []Outcome
+	// Shadow is what an agent that only observes has decided, and did not do. It is nil
+	// if the agent acts.
+	Shadow *Shadow
 	// Refused holds the knobs that have refused each write for some time, sorted.
 	Refused []Refusal
 	// Sense, Decide and Act are the durations of the three parts of the tick. The
 	// last write ended at Begun plus the sum of the three.
 	Sense, Decide, Act time.Duration
+}
+
+// A Shadow is a tick on virtual knobs (package shadow). The snapshot of the tick has
+// the real ones.
+type Shadow struct {
+	// Knobs are the virtual knobs that the tick decided by.
+	Knobs node.Knobs
+	// Steps were performed on the virtual knobs alone.
+	Steps []plan.Step
+	// Total is the number of such steps, by policy, since the agent started.
+	Total map[plan.Owner]int64
+}
+
+// Performed returns the tick as if the steps of its shadow had been performed. Without
+// a shadow, that is the tick itself. The flight recorder keeps this form.
+func (t Tick) Performed() Tick {
+	if t.Shadow == nil {
+		return t
+	}
+	t.Snapshot.Knobs = t.Shadow.Knobs
+	for _, s := range t.Shadow.Steps {
+		t.Done = append(t.Done, Outcome{Step: s})
+	}
+	t.Shadow = nil
+	return t
 }
 
 // EndTime returns the time at which the last write of the tick ended.

@@ -30,6 +30,19 @@ func (m Mount) StartsAboveNamespace() bool {
 // sees, in the order of procRoot/self/mountinfo. If some lines are damaged, it
 // returns the mounts of all others, and an error that names the damaged lines.
 func Read(procRoot string, types ...string) ([]Mount, error) {
+	all, err := list(procRoot)
+	return slices.DeleteFunc(all, func(m Mount) bool { return !slices.Contains(types, m.Type) }), err
+}
+
+// Below does the same as Read for the mounts of all types at or below the directories.
+func Below(procRoot string, dirs ...string) ([]Mount, error) {
+	all, err := list(procRoot)
+	return slices.DeleteFunc(all, func(m Mount) bool {
+		return !slices.ContainsFunc(dirs, func(dir string) bool { return m.Point == dir || strings.HasPrefix(m.Point, dir+"/") })
+	}), err
+}
+
+func list(procRoot string) ([]Mount, error) {
 	file := filepath.Join(procRoot, "self/mountinfo")
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -39,7 +52,7 @@ func Read(procRoot string, types ...string) ([]Mount, error) {
 	if err != nil {
 		err = fmt.Errorf("parse %s: %w", file, err)
 	}
-	return slices.DeleteFunc(all, func(m Mount) bool { return !slices.Contains(types, m.Type) }), err
+	return all, err
 }
 
 // parse reads lines such as

@@ -1,0 +1,108 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"tenon.sh/tenon/internal/agent/health"
+	"tenon.sh/tenon/internal/agent/workers"
+	"tenon.sh/tenon/internal/config"
+	"tenon.sh/tenon/internal/decide/shadow"
+	"tenon.sh/tenon/internal/kernel/mounts"
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/machine/host"
+	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/model/node"
+)
+
+var (
+	// errInForce means that a daemon cannot observe the node as it is without Tenon.
+	errInForce = errors.New("knobs of this node have values of Tenon")
+	// errObserves is the answer to a request that would change something.
+	errObserves = errors.New("this tenond observes and changes nothing")
+)
+
+// openObserved opens the node for a daemon that writes nothing to it: without a journal,
+// a lease and a watchdog.
+func (d *daemon) openObserved(ctx context.Context, fs proc.FS) (err error) {
+	if err := refuseInForce(d.StateDir, fs); err != nil {
+		return err
+	}
+	// The journal of the state directory belongs to the commands that write. Nothing
+	// makes the one that this host would have.
+	if d.host, err = host.Open(host.Options{Tree: d.tree, FS: fs, JournalDir: filepath.Join(d.StateDir, "observe"), Resident: true}); err != nil {
+		return err
+	}
+	if d.watcher, err = d.tree.Watch(ctx); err != nil {
+		return err
+	}
+	d.shadow = new(shadow.World)
+	d.warnIfWritable(fs)
+	d.Log.Info("observing: tenond decides and writes nothing")
+	return nil
+}
+
+// refuseInForce returns errInForce if the journal in a directory has changes of an
+// earlier tenond, or of tenon run. No observer would put them back, and the node would
+// not be seen as it is without Tenon.
+func refuseInForce(dir string, fs proc.FS) error {
+	boot, err := fs.BootID()
+	if err != nil {
+		return err
+	}
+	j, err := journal.Open(dir, boot, journal.Session{})
+	if err != nil {
+		return err
+	}
+	s, err := j.State()
+	if err = errors.Join(err, j.Close()); err != nil {
+		return fmt.Errorf("observe: %w", err)
+	}
+	if !s.Empty() {
+		return fmt.Errorf("observe: %w (%d in %s): run tenon restore --state-dir %s, which puts them back, and start tenond again", errInForce, len(s.Touches), dir, dir)
+	}
+	return nil
+}
+
+// setConfig takes the content of the configuration file. Whether this daemon observes
+// stays as it was at the start: a daemon that acts has a journal and a lease.
+func (d *daemon) setConfig(c config.Config) {
+	if d.Observe && c.History.Directory == "" {
+		c.History.Directory = config.HistoryDirectory
+	}
+	text := ""
+	if c.Observe && !d.Observe {
+		text = "the key observe has no effect before tenond starts again: this tenond acts"
+	}
+	d.health.Set(health.Config, "observe", text)
+	d.config = c
+}
+
+// An onlooker refuses all requests that would change something.
+type onlooker struct{ *workers.Desk }
+
+// Pin implements control.Operator.
+func (onlooker) Pin(context.Context, node.Mechanism) error { return errObserves }
+
+// Handle implements control.Operator.
+func (o onlooker) Handle(mux *http.ServeMux) { o.Show(mux, errObserves) }
+
+// warnIfWritable logs the control file systems that this process could write: then only
+// its own code keeps it from that.
+func (d *daemon) warnIfWritable(fs proc.FS) {
+	all, err := mounts.Read(fs.Proc, "cgroup", "cgroup2", "resctrl")
+	if err != nil {
+		d.Log.Warn("cannot find out whether the kernel refuses all writes", "error", err)
+	}
+	for _, m := range all {
+		var s unix.Statfs_t
+		if err := unix.Statfs(m.Point, &s); err == nil && s.Flags&unix.ST_RDONLY == 0 {
+			d.Log.Warn("this mount is not read-only: tenond writes nothing there, but the kernel would let it", "mount", m.Point)
+		}
+	}
+}
