@@ -211,7 +211,7 @@ func set(value any, keys ...string) map[string]any {
 }
 
 func TestTheChartIsCleanForHelmLint(t *testing.T) {
-	for name, values := range map[string]map[string]any{"as it is": nil, "all of it": allOptions(), "as little as can be": noOptions()} {
+	for name, values := range map[string]map[string]any{"as it is": nil, "all of it": allOptions(), "as little as can be": noOptions(), "to observe": set("observe", "mode")} {
 		result := lint.RunAll(dir, values, namespace)
 		for _, m := range result.Messages {
 			t.Errorf("%s: %v", name, m)
@@ -280,7 +280,7 @@ func TestAnUpgradeWithTheValuesOfAnOlderChart(t *testing.T) {
 
 // TestManifests compares the rendered manifests with reviewed golden files.
 func TestManifests(t *testing.T) {
-	for name, values := range map[string]map[string]any{"default": nil, "everything": allOptions(), "nothing": noOptions()} {
+	for name, values := range map[string]map[string]any{"default": nil, "everything": allOptions(), "nothing": noOptions(), "observe": set("observe", "mode")} {
 		documents, err := render(t, values)
 		if err != nil {
 			t.Fatal(err)
@@ -318,6 +318,7 @@ func TestTheSchemaNamesWhatIsWrong(t *testing.T) {
 		values map[string]any
 		says   []string
 	}{
+		"an unknown mode":                     {set("watch", "mode"), []string{"/mode", "observe"}},
 		"a key that does not exist":           {set(1, "agent", "replicas"), []string{"/agent", "replicas"}},
 		"an unknown word":                     {set("sometimes", "image", "pullPolicy"), []string{"/image/pullPolicy", "Always"}},
 		"a port out of range":                 {set(99999, "webhooks", "port"), []string{"/webhooks/port", "65,535"}},

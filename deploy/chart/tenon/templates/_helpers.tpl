@@ -16,6 +16,12 @@ program, which go before commonLabels. */}}
 {{- toYaml (merge $own (.of.podLabels | default dict) .root.Values.commonLabels) }}
 {{- end }}
 
+{{/* Whether Tenon manages the nodes, or only observes them. An older chart has no mode:
+helm upgrade --reuse-values. */}}
+{{- define "tenon.manages" -}}
+{{ eq (.Values.mode | default "manage") "manage" | ternary "true" "" }}
+{{- end }}
+
 {{/* By what the pods of a product are found; it may never change. */}}
 {{- define "tenon.selector.agent" -}}
 app.kubernetes.io/name: tenond
@@ -68,7 +74,24 @@ imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- if .Values.agent.sysAdmin }}
 {{- $all = prepend $all "SYS_ADMIN" }}
 {{- end }}
+{{- if not (include "tenon.manages" .) }}
+{{- /* To trace run-queue delays, and nothing else. */}}
+{{- $all = list "BPF" "PERFMON" }}
+{{- end }}
 {{- $all | uniq | toJson }}
+{{- end }}
+
+{{/* A mount of the node's control files: read-only if Tenon observes. On cgroup v1 the
+hierarchies are mounts below it, which only recursiveReadOnly covers. */}}
+{{- define "tenon.mount.control" -}}
+{{- $mount := dict "name" .name "mountPath" .path }}
+{{- if not (include "tenon.manages" .root) }}
+{{- $_ := set $mount "readOnly" true }}
+{{- if semverCompare ">=1.31-0" .root.Capabilities.KubeVersion.Version }}
+{{- $_ := set $mount "recursiveReadOnly" "IfPossible" }}
+{{- end }}
+{{- end }}
+{{- toJson $mount }}
 {{- end }}
 
 {{/* The names of the ServiceAccounts. */}}
@@ -115,6 +138,17 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "tenon.account.manager
 system:serviceaccount:{{ .Release.Namespace }}:{{ include "tenon.account.agent" . }}
 {{- end }}
 
+{{/* Whether the agents keep a history: an observer does always, because the report needs it. */}}
+{{- define "tenon.history" -}}
+{{- if or (.Values.agent.history | default dict).enabled (not (include "tenon.manages" .)) }}true{{ end }}
+{{- end }}
+
+{{/* The folder of the history: without a configuration, where tenond --observe keeps it. */}}
+{{- define "tenon.history.path" -}}
+{{- $history := .Values.agent.history | default dict -}}
+{{ ternary (get $history "hostPath") "/var/lib/tenon/history" ($history.enabled | default false) }}
+{{- end }}
+
 {{/* The tenon.yaml of the agents; empty: they have none. */}}
 {{- define "tenon.agent.config" -}}
 {{- $history := .Values.agent.history | default dict -}}
@@ -125,7 +159,7 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "tenon.account.agent" 
 {{- else -}}
 {{- .Values.agent.config | default "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig" | trimSuffix "\n" }}
 history:
-  directory: {{ $history.hostPath | quote }}
+  directory: {{ include "tenon.history.path" . | quote }}
   size: {{ $history.size }}
 {{ end }}
 {{- end }}
