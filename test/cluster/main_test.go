@@ -85,7 +85,7 @@ func inTurn(t *testing.T) {
 
 // alone are tests that run beside no other test with a node. One of them runs for
 // each commit.
-var alone = []string{"TestHelmInstallsAndUninstallsWithoutATrace", "TestAStepOfLoadLowersAllocatable"}
+var alone = []string{"TestHelmInstallsAndUninstallsWithoutATrace", "TestAStepOfLoadLowersAllocatable", "TestTheChartInModeObserveWritesNothing"}
 
 // aloneInTurn skips a test of alone if it is not the one for this commit.
 func aloneInTurn(t *testing.T) {
