@@ -13,6 +13,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/kube"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
+	"tenon.sh/tenon/internal/table"
 )
 
 // Explain prints the batch resources of one node: the terms that its agent
@@ -43,6 +44,11 @@ func Explain(n Node, now time.Time) string {
 		b.WriteString("  the agent is silent: what follows may not be true any more\n")
 	}
 	b.WriteString("\n")
+	if s.Shadow != nil {
+		observed(&b, s.Shadow)
+		printPublished(&b, n, now)
+		return b.String()
+	}
 	if s.Batch.CPU == nil && s.Batch.Memory == nil {
 		fmt.Fprintf(&b, "Batch work is promised nothing: %s.\n", n.unpromised())
 	}
@@ -53,6 +59,25 @@ func Explain(n Node, now time.Time) string {
 	writeCPUs(&b, n)
 	trials(&b, s.Trials, now)
 	return b.String()
+}
+
+// observed prints what an agent that only observes would offer and write.
+func observed(b *strings.Builder, s *v1alpha1.Shadow) {
+	b.WriteString("The agent only observes and writes nothing. Pods can have none of what it would offer:\n")
+	amount(b, "batch-cpu", s.Batch.CPU, cpuOf)
+	amount(b, "batch-memory", s.Batch.Memory, memoryOf)
+	promises(b, s.Promises)
+	var sum int64
+	parts := make([]string, 0, len(s.Steps))
+	for _, of := range s.Steps {
+		sum += of.Count
+		parts = append(parts, fmt.Sprintf("%s %d", of.Policy, of.Count))
+	}
+	fmt.Fprintf(b, "Since its start it would have made %s", table.Count(int(sum), "write"))
+	if len(parts) > 0 {
+		b.WriteString(": " + strings.Join(parts, ", "))
+	}
+	b.WriteString(".\n")
 }
 
 // unpromised returns why the agent computes no batch resources.

@@ -5,6 +5,7 @@ package shadow
 
 import (
 	"maps"
+	"reflect"
 
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
@@ -16,6 +17,10 @@ import (
 type World struct {
 	knobs map[node.Knob]virtual
 	steps map[plan.Owner]int64
+	// real has the knobs of the last snapshot, and seen is what See made of them. A host
+	// never changes the maps of an old snapshot, and returns them again if nothing has
+	// changed.
+	real, seen node.Knobs
 }
 
 // A virtual is a knob of a World.
@@ -35,6 +40,11 @@ func (w *World) See(s node.Snapshot) node.Snapshot {
 	if w.knobs == nil {
 		w.knobs = map[node.Knob]virtual{}
 	}
+	if w.seen.Now != nil && sameMap(w.real.Now, s.Knobs.Now) && sameMap(w.real.Before, s.Knobs.Before) && w.real.Kernel == s.Knobs.Kernel {
+		s.Knobs = w.seen
+		return s
+	}
+	w.real = s.Knobs
 	seen := node.Knobs{Kernel: s.Knobs.Kernel, Now: make(map[node.Knob]node.Value, len(s.Knobs.Now)), Before: map[node.Knob]node.Value{}}
 	for k, real := range s.Knobs.Now {
 		v, known := w.knobs[k]
@@ -52,8 +62,12 @@ func (w *World) See(s node.Snapshot) node.Snapshot {
 	if len(w.knobs) > len(s.Knobs.Now) {
 		w.forget(s, &seen)
 	}
-	s.Knobs = seen
+	s.Knobs, w.seen = seen, seen
 	return s
+}
+
+func sameMap(a, b map[node.Knob]node.Value) bool {
+	return reflect.ValueOf(a).UnsafePointer() == reflect.ValueOf(b).UnsafePointer()
 }
 
 // forget forgets the knobs that the snapshot lacks, and adds those to seen that a step
@@ -87,6 +101,9 @@ func (w *World) Perform(steps []plan.Step) {
 	if w.steps == nil {
 		w.steps = map[plan.Owner]int64{}
 	}
+	if len(steps) > 0 {
+		w.seen = node.Knobs{}
+	}
 	for _, s := range steps {
 		v := w.knobs[s.Knob]
 		if v.before == nil && s.From != nil && !s.Knob.File.OrdersScheduler() {
@@ -102,7 +119,7 @@ func (w *World) Perform(steps []plan.Step) {
 }
 
 // Forget makes the knobs of this world the real ones again.
-func (w *World) Forget() { w.knobs = nil }
+func (w *World) Forget() { w.knobs, w.real, w.seen = nil, node.Knobs{}, node.Knobs{} }
 
 // Steps returns the number of steps by policy since the beginning.
 func (w *World) Steps() map[plan.Owner]int64 { return maps.Clone(w.steps) }
