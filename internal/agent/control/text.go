@@ -137,7 +137,7 @@ var statusFacts = []table.Column[Status]{
 		return fmt.Sprintf("%d not as they were before Tenon, %d cannot be written", s.Held, len(s.Failing))
 	}},
 	{Name: "isolation", Text: func(s Status) string {
-		if s.Isolation.Mechanism == "" && s.Isolation.Failures == 0 {
+		if s.Shadow != nil || s.Isolation.Mechanism == "" && s.Isolation.Failures == 0 {
 			return ""
 		}
 		return s.Isolation.describe(s.At)

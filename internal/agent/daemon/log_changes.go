@@ -47,6 +47,9 @@ func (r *changeLogger) tick(t tick.Tick, err error) {
 		r.log.Info("the node can be read again")
 		r.blind = ""
 	}
+	if t.Shadow != nil {
+		return // nothing of what follows is in force
+	}
 	r.logUndivided(t.Wants)
 	r.logContested(t.Wants)
 	r.mechanism.report(r.log, t.Selection)

@@ -33,8 +33,8 @@ func (d *daemon) openObserved(ctx context.Context, fs proc.FS) (err error) {
 	if err := refuseInForce(d.StateDir, fs); err != nil {
 		return err
 	}
-	// The journal of the state directory belongs to the commands that write. Nothing
-	// makes the one that this host would have.
+	// The journal of the state directory belongs to the commands that write. The one that
+	// this host would have stays empty, in a folder of its own.
 	if d.host, err = host.Open(host.Options{Tree: d.tree, FS: fs, JournalDir: filepath.Join(d.StateDir, "observe"), Resident: true}); err != nil {
 		return err
 	}

@@ -87,7 +87,9 @@ func (c lastTick) Collect(to chan<- prometheus.Metric) {
 	e.bytes(descNodeMemory, s.Usage.Memory)
 	e.bytes(descNodeSize, s.MemoryTotal)
 	e.emitNodeSLO(s.Usage)
-	if t.Shadow != nil {
+	if t.Shadow == nil {
+		e.emitIsolation(t.Selection, t.Trials, t.Isolation)
+	} else {
 		for owner, n := range t.Shadow.Total {
 			e <- prometheus.MustNewConstMetric(descShadow, prometheus.CounterValue, float64(n), owner.String())
 		}
@@ -104,7 +106,6 @@ func (c lastTick) Collect(to chan<- prometheus.Metric) {
 	e.emitBatch(t.Batch)
 	e.emitPromises(t.Promises)
 	e.emitCache(s.Cache)
-	e.emitIsolation(t.Selection, t.Trials, t.Isolation)
 	e.emitWatermark(t.Watermark)
 	for file, cores := range limitsOfBE(t) {
 		e.gauge(descLimit, cores, string(file))
