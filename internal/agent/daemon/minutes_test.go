@@ -3,7 +3,9 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,7 +16,10 @@ import (
 	"tenon.sh/tenon/internal/agent/history"
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/decide/promise"
+	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/machine/statedir"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // TestTheHistoryOutlivesTheMachine writes the minutes of four days, and begins
@@ -111,5 +116,55 @@ func TestRowsThatAreLeftOutAreLoggedOnce(t *testing.T) {
 	writing.Wait()
 	if rows != count || strings.Count(said.String(), "\n") != 1 || !strings.Contains(said.String(), errRows.Error()) {
 		t.Errorf("%d rows, and the log:\n%s", rows, said.String())
+	}
+}
+
+// BenchmarkHistory measures what the history costs in a tick, with the writer of the file,
+// on a node with workloads of which each waits for three others. A tick is a second of the
+// node.
+func BenchmarkHistory(b *testing.B) {
+	for _, workloads := range []int{100, 1000} {
+		for name, to := range map[string]config.History{"off": {}, "on": {Directory: b.TempDir(), Size: 32 << 20}} {
+			b.Run(fmt.Sprintf("workloads=%d/%s", workloads, name), func(b *testing.B) {
+				m := openMinutes(slog.New(slog.DiscardHandler))
+				ctx, stop := context.WithCancel(b.Context())
+				var writing sync.WaitGroup
+				writing.Go(func() { m.run(ctx) })
+				t := tickAt(time.Unix(1_700_006_400, 0), 5000, 8<<30)
+				rnd := rand.New(rand.NewPCG(1, 1))
+				uses := make([]time.Duration, workloads)
+				for i := range workloads {
+					t.Snapshot.Workloads = append(t.Snapshot.Workloads, node.Workload{ID: node.WorkloadID(fmt.Sprintf("pod-%d", i)), Class: node.LS})
+					uses[i] = time.Duration(rnd.ExpFloat64() * float64(100*time.Millisecond))
+				}
+				for i := range workloads {
+					for k := range 3 {
+						t.Snapshot.Waits = append(t.Snapshot.Waits, node.Wait{Waiter: t.Snapshot.Workloads[i].ID, Runner: t.Snapshot.Workloads[(i+k+1)%workloads].ID})
+					}
+				}
+				seconds, spent := time.Duration(0), proc.OwnCPUTime()
+				b.ReportAllocs()
+				for b.Loop() {
+					seconds++
+					t.Begun = t.Begun.Add(time.Second)
+					t.Snapshot.At = t.Begun
+					for i := range t.Snapshot.Workloads {
+						u := &t.Snapshot.Workloads[i].Usage
+						u.CPU = node.Some(seconds * uses[i])
+						u.Memory, u.WorkingSet = node.Some(unit.Bytes(uses[i])), node.Some(unit.Bytes(uses[i]))
+					}
+					for i := range t.Snapshot.Waits {
+						t.Snapshot.Waits[i].Time = seconds * uses[i/3] / 100
+					}
+					m.tick(t, to)
+					for len(m.queue) == cap(m.queue) {
+						time.Sleep(10 * time.Microsecond) // a minute of the node is enough for the writer
+					}
+				}
+				stop()
+				writing.Wait()
+				b.ReportMetric(float64(proc.OwnCPUTime()-spent)/float64(b.N), "cpu-ns/op")
+			})
+		}
 	}
 }

@@ -3,16 +3,20 @@ package daemon
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"tenon.sh/tenon/internal/agent/loop"
 	"tenon.sh/tenon/internal/agent/printable"
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/overcommit"
+	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/machine/statedir"
 	"tenon.sh/tenon/internal/model/node"
@@ -22,8 +26,8 @@ import (
 // A day is a node of 16 CPUs with a service whose use changes with the hour. The name of the
 // service is not UTF-8.
 type day struct {
-	at               time.Time
-	web, system, all time.Duration
+	at          time.Time
+	web, system time.Duration
 }
 
 const webID node.WorkloadID = "web/\xff"
@@ -75,8 +79,12 @@ func learn(p *peaks) (st overcommit.State, d *day) {
 func TestAKilledAgentKnowsThePeaks(t *testing.T) {
 	dir, fs, log := t.TempDir(), proc.Default(), slog.New(slog.DiscardHandler)
 	kept, d := learn(openPeaks(dir, fs, log))
-	var next, blank overcommit.State
-	next.Demand.Peaks = openPeaks(dir, fs, log).earlier()
+	resumed := func() overcommit.State {
+		d := &daemon{Options: Options{StateDir: dir, Log: log}, agent: new(loop.Agent)}
+		d.resume(fs)
+		return d.agent.State().Batch
+	}
+	next, blank := resumed(), overcommit.State{}
 	for range 2 {
 		d.observe(time.Second, &kept, &next, &blank)
 	}
@@ -94,6 +102,17 @@ func TestAKilledAgentKnowsThePeaks(t *testing.T) {
 	}
 	if got := next.Demand.Peaks.Watched() - watched; got < time.Minute || got > 2*time.Minute {
 		t.Errorf("in a minute the next agent watched for %v", got)
+	}
+	// The state of an agent that ended in order is newer than the file.
+	now, err := uptime()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := saveState(dir, fs, now, policy.State{Batch: next}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := resumed(); got.Demand.Peaks.Watched() != next.Demand.Peaks.Watched() || !got.Demand.Began {
+		t.Errorf("after an end in order, peaks of %v are known, want those of %v", got.Demand.Peaks.Watched(), next.Demand.Peaks.Watched())
 	}
 }
 
@@ -163,5 +182,42 @@ func TestPeaksThatCannotBeSavedAreNamedOnce(t *testing.T) {
 	learn(openPeaks(dir, proc.Default(), slog.New(slog.NewTextHandler(&said, nil))))
 	if n := strings.Count(said.String(), "the peaks of other work"); n != 1 {
 		t.Errorf("%d lines in the log, want 1:\n%s", n, said.String())
+	}
+}
+
+// BenchmarkSavePeaks measures what saving costs after a day of restless load, and how large
+// the file is.
+func BenchmarkSavePeaks(b *testing.B) {
+	for _, workloads := range []int{100, 1000} {
+		b.Run(fmt.Sprintf("workloads=%d", workloads), func(b *testing.B) {
+			p := openPeaks(b.TempDir(), proc.Default(), slog.New(slog.DiscardHandler))
+			rnd := rand.New(rand.NewPCG(1, 1))
+			var st overcommit.State
+			var s node.Snapshot
+			for i := range workloads {
+				s.Workloads = append(s.Workloads, node.Workload{ID: node.WorkloadID(fmt.Sprintf("kubepods/burstable/pod%032d", i)), Class: node.LS})
+			}
+			for range 24 * 60 {
+				for i := range s.Workloads {
+					u := &s.Workloads[i].Usage
+					u.CPU = node.Some(u.CPU.Or(0) + time.Duration(rnd.ExpFloat64()*float64(6*time.Second)))
+					u.Memory = node.Some(unit.Bytes(rnd.ExpFloat64()*1000) << 20)
+				}
+				st = st.Observe(predicting, facts.NodeCPUs{}, time.Minute, s)
+			}
+			spent := proc.OwnCPUTime()
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := p.save(st.Demand.Peaks); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(proc.OwnCPUTime()-spent)/float64(b.N), "cpu-ns/op")
+			info, err := os.Stat(p.file)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(info.Size()), "B/file")
+		})
 	}
 }
