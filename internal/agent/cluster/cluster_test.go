@@ -25,6 +25,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/nodereport"
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/decide/facts"
+	"tenon.sh/tenon/internal/decide/memory"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/kernel/proc"
@@ -459,6 +460,35 @@ func TestAKubeletThatBindsCPUsHasThemToItself(t *testing.T) {
 	c.last.HasConfig, c.cfg.facts = false, kubelet.Facts{CPUManagerPolicy: "static", ReservedCPUs: "0"}
 	if s := c.MergeOver(config.Config{}).Policy.NodeCPUs; !s.CPUSetsManagedExternally || s.ReservedCPUs != unit.CPUSetOf(0) {
 		t.Errorf("without a ConfigMap: %+v", s)
+	}
+}
+
+// TestAKubeletThatProtectsMemoryHasItToItself checks with and without a ConfigMap that
+// Tenon leaves the protection of memory to a kubelet that does it, and says so where the
+// configuration asks for it.
+func TestAKubeletThatProtectsMemoryHasItToItself(t *testing.T) {
+	asked := policy.Config{Memory: memory.Config{Classes: map[node.Class]memory.Shares{node.LS: {MinPercent: 50}, node.LSR: {ThrottlingPercent: 90}, node.BE: {LowPercent: 20}}}}
+	for name, x := range map[string]struct {
+		facts   kubelet.Facts
+		config  policy.Config
+		left    bool
+		notices int
+	}{
+		"a kubelet of today": {kubelet.Facts{}, asked, false, 0},
+		"none":               {kubelet.Facts{MemoryReservationPolicy: "None"}, asked, false, 0},
+		"tiered":             {kubelet.Facts{MemoryReservationPolicy: "TieredReservation"}, asked, true, 1},
+		"tiered, not asked":  {kubelet.Facts{MemoryReservationPolicy: "TieredReservation"}, policy.Config{}, true, 0},
+	} {
+		p := x.config
+		notices := leaveProtection(&p, x.facts)
+		if p.Memory.ProtectedExternally != x.left || len(notices) != x.notices || x.notices > 0 && !strings.Contains(notices[0], "pods of class LS: ") {
+			t.Errorf("%s: %+v, %q", name, p.Memory, notices)
+		}
+		c := &Follower{}
+		c.cfg.facts = x.facts
+		if got := c.MergeOver(config.Config{Policy: x.config}).Policy.Memory.ProtectedExternally; got != x.left {
+			t.Errorf("%s, without a ConfigMap: %v", name, got)
+		}
 	}
 }
 

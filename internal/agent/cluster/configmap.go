@@ -11,7 +11,9 @@ import (
 	"tenon.sh/tenon/internal/cluster/kubelet"
 	"tenon.sh/tenon/internal/cluster/nodereport"
 	"tenon.sh/tenon/internal/config"
+	"tenon.sh/tenon/internal/decide/memory"
 	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -85,6 +87,7 @@ func (c *Follower) followConfigAt(now time.Time) bool {
 	c.cfg.node, own = c.cfg.last.Node(k.Labels, k.Annotations)
 	c.cfg.node.Notices = append(c.cfg.node.Notices, inert...)
 	c.cfg.node.Notices = append(c.cfg.node.Notices, shareCPUs(&c.cfg.node.Policy, facts)...)
+	c.cfg.node.Notices = append(c.cfg.node.Notices, leaveProtection(&c.cfg.node.Policy, facts)...)
 	c.cfg.node.Policy.NodeCPUs = c.cfg.node.Policy.NodeCPUs.Keeping(k.KubeletReserve, c.cfg.node.Policy.Suppress.Enable)
 	for _, f := range own {
 		ignored = append(ignored, nodereport.Ignored(f.String()))
@@ -198,6 +201,7 @@ func (c *Follower) configTrouble() string {
 func (c *Follower) MergeOver(file config.Config) config.Config {
 	if !c.last.HasConfig {
 		shareCPUs(&file.Policy, c.cfg.facts)
+		leaveProtection(&file.Policy, c.cfg.facts)
 		return file
 	}
 	next, own := file, file.Policy
@@ -207,6 +211,22 @@ func (c *Follower) MergeOver(file config.Config) config.Config {
 	reserve.ReservedCPU = max(reserve.ReservedCPU, own.Overcommit.ReservedCPU)
 	reserve.ReservedMemory = max(reserve.ReservedMemory, own.Overcommit.ReservedMemory)
 	return next
+}
+
+// leaveProtection changes the configuration if the kubelet protects the memory of pods.
+// Tenon then protects none of services, because each would overwrite the other. A notice
+// names what has no effect by that.
+func leaveProtection(p *policy.Config, f kubelet.Facts) (notices []string) {
+	if f.MemoryReservationPolicy != kubelet.TieredReservation {
+		return nil
+	}
+	p.Memory.ProtectedExternally = true
+	for _, class := range node.Classes {
+		if shares := p.Memory.Classes[class]; class.Sensitive() && (shares.MinPercent > 0 || shares.LowPercent > 0) {
+			notices = append(notices, fmt.Sprintf("minLimitPercent and lowLimitPercent of memoryQOS have no effect on pods of class %s: %s", class, memory.KubeletProtects))
+		}
+	}
+	return notices
 }
 
 // shareCPUs changes the configuration if the kubelet or a driver writes cpusets.

@@ -156,6 +156,11 @@ func allDistinct(texts []text) bool {
 	return len(seen) == len(texts)
 }
 
+// TieredReservation is the value of memoryReservationPolicy with which the kubelet
+// protects the memory of pods (KEP-2570): memory.min for Guaranteed pods, memory.low for
+// Burstable ones.
+const TieredReservation = "TieredReservation"
+
 // Facts holds the settings of a kubelet that matter to Tenon.
 type Facts struct {
 	// CgroupDriver is cgroupfs or systemd.
@@ -171,6 +176,9 @@ type Facts struct {
 	// They are the kubelet's reservedSystemCPUs if the policy is static and
 	// strict-cpu-reservation is on.
 	ReservedCPUs string `json:"reservedCPUs,omitempty"`
+	// MemoryReservationPolicy is None, TieredReservation or empty. With the second one,
+	// the kubelet itself writes memory.min and memory.low of pods by their requests.
+	MemoryReservationPolicy string `json:"memoryReservationPolicy,omitempty"`
 	// NoQuotas means that the kubelet sets no quota for CPU limits
 	// (cpuCFSQuota: false).
 	NoQuotas bool `json:"noQuotas,omitempty"`

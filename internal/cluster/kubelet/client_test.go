@@ -258,6 +258,12 @@ func TestFactsAreThoseOfTheConfigurationInForce(t *testing.T) {
 			t.Errorf("%s: %+v, %v", more, facts, err)
 		}
 	}
+	tiered := `,"memoryReservationPolicy":"TieredReservation"`
+	s.more.Store(&tiered)
+	want.NoQuotas, want.MemoryReservationPolicy = false, "TieredReservation"
+	if facts, err := s.open(t, "right", nil).Facts(context.Background()); err != nil || facts != want {
+		t.Errorf("%+v, %v", facts, err)
+	}
 }
 
 func TestHalfAnAnswerIsNone(t *testing.T) {

@@ -26,7 +26,14 @@ type Config struct {
 	// enable. They apply only to workloads of the class whose overrides enable
 	// them (node.MemoryOverride.Enabled).
 	Off map[node.Class]Shares `json:"off,omitempty"`
+	// ProtectedExternally says that the kubelet writes memory.min and memory.low of pods
+	// by their requests. Then Decide protects no memory of pods of services. Best-effort
+	// pods request no memory of the kubelet, and keep what the configuration gives them.
+	ProtectedExternally bool `json:"protected_externally,omitempty"`
 }
+
+// KubeletProtects says why Decide protects no memory of a service.
+const KubeletProtects = "the kubelet protects the memory of pods here (memoryReservationPolicy: TieredReservation)"
 
 // Files lists the knobs that Decide may set for these workloads.
 func (c Config) Files(workloads []node.Workload) []node.File {
@@ -111,6 +118,9 @@ type holder struct {
 	node.Container
 	Shares
 	kept, be bool
+	// left says that the configuration protects the memory, and that the kubelet does it
+	// in place of Tenon.
+	left bool
 }
 
 // holdersOf lists the workloads and their containers with their shares. If a
@@ -125,9 +135,13 @@ func holdersOf(c Config, s node.Snapshot) []holder {
 			shares = c.Off[w.Class]
 		}
 		shares = shares.override(w.Overrides.Memory)
+		left := c.ProtectedExternally && w.Pod && w.Class.Sensitive() && (shares.MinPercent > 0 || shares.LowPercent > 0)
+		if left {
+			shares.MinPercent, shares.LowPercent = 0, 0
+		}
 		whole := holder{
 			Container: node.Container{Name: string(w.ID), Cgroup: w.Cgroup, MemoryRequest: w.MemoryRequest, MemoryLimit: w.MemoryLimit},
-			Shares:    shares, kept: w.MemoryManagedExternally, be: w.Class == node.BE,
+			Shares:    shares, kept: w.MemoryManagedExternally, be: w.Class == node.BE, left: left,
 		}
 		if len(w.Containers) > 0 {
 			whole.ThrottlingPercent = 0
@@ -135,7 +149,7 @@ func holdersOf(c Config, s node.Snapshot) []holder {
 		all = append(all, whole)
 		for _, p := range w.Containers {
 			p.Name = facts.PartName(w.ID, p.Name)
-			all = append(all, holder{p, shares, w.MemoryManagedExternally, w.Class == node.BE})
+			all = append(all, holder{p, shares, w.MemoryManagedExternally, w.Class == node.BE, left})
 		}
 	}
 	return all
@@ -163,6 +177,8 @@ func askOf(w *holder, s *node.Snapshot) memoryAsk {
 	c := &w.Shares
 	request, known := w.MemoryRequest.Value()
 	switch {
+	case w.left:
+		a.missing = append(a.missing, "no protection: "+KubeletProtects)
 	case c.MinPercent <= 0 && c.LowPercent <= 0:
 	case !known:
 		a.missing = append(a.missing, "no protection: it has no memory request")

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -58,5 +59,58 @@ func TestProtectionSumsNeverOverflow(t *testing.T) {
 				t.Fatalf("%s has %+v and its parent %+v", p, n, up)
 			}
 		}
+	}
+}
+
+// TestTheKubeletsProtectionStands decides on a node whose kubelet protects the memory of
+// pods. Tenon must want none for services in pods, which would change the kubelet's
+// value, and give back what it has written before. A service outside of pods and
+// best-effort pods are Tenon's as before.
+func TestTheKubeletsProtectionStands(t *testing.T) {
+	c := Config{Classes: map[node.Class]Shares{node.LS: {MinPercent: 100, LowPercent: 100}, node.LSR: {ThrottlingPercent: 50}, node.BE: {LowPercent: 20}}}
+	kubelets := node.Memory{Min: gib, Low: gib, High: unit.MaxBytes, Max: unit.MaxBytes}
+	build := func() *tree {
+		x := newTree()
+		x.MemoryTotal = node.Some(64 * gib)
+		x.add("kubepods/burstable/web", "kubepods/burstable", node.LS, 4*gib, gib)
+		x.add("kubepods/db", "kubepods/db", node.LSR, 2*gib, gib)
+		x.add("kubepods/besteffort/job", "kubepods/besteffort", node.BE, 2*gib, gib)
+		x.add("system/nginx", "system", node.LS, 4*gib, gib)
+		for i := range 3 {
+			x.Workloads[i].Pod = true
+		}
+		x.Knobs.Now[knobOf("kubepods/burstable/web")], x.Knobs.Now[knobOf("kubepods/db")] = kubelets, kubelets
+		return x
+	}
+	of := func(x *tree, p node.CgroupPath) (w plan.Want) {
+		for _, w = range Decide(c, x.Snapshot) {
+			if w.Knob == knobOf(p) {
+				return w
+			}
+		}
+		t.Fatalf("no want for %s", p)
+		return w
+	}
+	if w := of(build(), "kubepods/burstable/web"); w.Intent != plan.Set || w.Value == kubelets {
+		t.Errorf("without the kubelet's protection: %+v", w)
+	}
+	c.ProtectedExternally = true
+	x := build()
+	if w := of(x, "kubepods/burstable/web"); w.Intent != plan.Abstain {
+		t.Errorf("a service: %+v", w)
+	}
+	if w := of(x, "kubepods/db"); w.Intent != plan.Set || w.Value.(node.Memory).Min != gib || w.Value.(node.Memory).High != 33*gib {
+		t.Errorf("a service that is throttled: %+v", w)
+	}
+	if w := of(x, "system/nginx"); w.Intent != plan.Set || w.Value.(node.Memory).Min != 4*gib {
+		t.Errorf("a service outside of pods: %+v", w)
+	}
+	if w := of(x, "kubepods/besteffort/job"); w.Intent != plan.Set || w.Value.(node.Memory).Low == 0 {
+		t.Errorf("best-effort work: %+v", w)
+	}
+	x.Knobs.Before[knobOf("kubepods/burstable/web")] = kubelets
+	x.Knobs.Now[knobOf("kubepods/burstable/web")] = node.Memory{Min: 4 * gib, Low: 4 * gib, High: unit.MaxBytes, Max: unit.MaxBytes}
+	if w := of(x, "kubepods/burstable/web"); w.Intent != plan.Release {
+		t.Errorf("a service that Tenon protected before: %+v", w)
 	}
 }
