@@ -31,6 +31,10 @@ type Pod struct {
 	Place    int
 	Priority int32
 	Created  time.Time
+	// Late says of an assumed pod that no scheduler has bound it for so long that probably
+	// none will. Its room stays taken, but other pods do not wait so that it finds a node
+	// whatever the scheduler does with them.
+	Late bool
 }
 
 // A Namespace has pods that wait, or that have batch resources already.
@@ -157,7 +161,7 @@ func Decide(c Case) Answer {
 	for _, p := range c.Assumed {
 		// A pod that fits nowhere takes no room now. It counts again when a node has room.
 		if s := shapeOf(p); d.fits(s) > 0 {
-			d.assume(s)
+			d.assume(s, !p.Late)
 		}
 	}
 	claims, queues, unread := d.queues()
@@ -174,7 +178,7 @@ func Decide(c Case) Answer {
 			a.Waits[next] = d.ask(p, claim, unread[i])
 			if a.Waits[next].Code == "" {
 				a.Open = append(a.Open, next)
-				d.assume(shapeOf(p))
+				d.assume(shapeOf(p), true)
 				return p.Asks, true
 			}
 		}
@@ -185,13 +189,14 @@ func Decide(c Case) Answer {
 
 func shapeOf(p Pod) shape { return shape{p.Place, p.Asks} }
 
-// assume holds room for one more pod.
-func (d *decision) assume(s shape) {
+// assume holds room for one more pod. If it is promised, no other pod is let through
+// beside which it might find no node.
+func (d *decision) assume(s shape, promised bool) {
 	if d.of[s.place] == nil {
 		d.of[s.place] = &crowd{}
 		d.taken = append(d.taken, s.place)
 	}
-	if !d.assumed[s] {
+	if promised && !d.assumed[s] {
 		d.assumed[s] = true
 		d.shapes[s.place] = append(d.shapes[s.place], s)
 	}

@@ -152,6 +152,33 @@ func TestAPodThatFitsNowhereHoldsNothing(t *testing.T) {
 	}
 }
 
+// TestAPodThatIsLateHoldsItsRoomOnly has a pod that fits on one node only, and that no
+// scheduler binds. Another one that might take the room of it waits at first. When the
+// first pod is late, the other one goes, unless it fits on that node only.
+func TestAPodThatIsLateHoldsItsRoomOnly(t *testing.T) {
+	c := Case{Places: [][]int{{0}, {0, 1, 2, 3}}}
+	for i := range 4 {
+		free := share.Amount{CPU: 16_000, Memory: 1 << 36}
+		if i == 0 {
+			free.CPU = 3000
+		}
+		c.Nodes, c.Room = append(c.Nodes, Node{Name: fmt.Sprint("n", i), Free: free}), c.Room.Plus(free)
+	}
+	pinned := Pod{UID: "p", Namespace: "team", Name: "pinned", Asks: share.Amount{CPU: 2900, Memory: 1}, Place: 0}
+	c.Assumed = []Pod{pinned}
+	c.Waiting = []Pod{
+		{UID: "a", Namespace: "shop", Name: "anywhere", Asks: share.Amount{CPU: 1000, Memory: 1}, Place: 1},
+		{UID: "b", Namespace: "shop", Name: "there", Asks: share.Amount{CPU: 1000, Memory: 1}, Place: 0},
+	}
+	if a := Decide(c); len(a.Open) > 0 || a.Waits[0].Code != Assumed {
+		t.Errorf("beside a pod that its scheduler may bind at any time: %+v", a)
+	}
+	c.Assumed[0].Late = true
+	if a := Decide(c); !slices.Equal(a.Open, []int{0}) || a.Waits[1].Code != Assumed {
+		t.Errorf("beside a pod that is late: %+v", a)
+	}
+}
+
 // TestOnePodKeepsAnotherOffOneNodeOnly has a pod that no scheduler binds, and many nodes.
 // A pod that needs all that a node has free gets through, until as many pods have no node
 // as there are nodes.

@@ -43,6 +43,10 @@ const (
 	// openFor bounds one request to open a gate. It is shorter than the time between the
 	// end of a leader that cannot renew its lease and the begin of the next one.
 	openFor = 5 * time.Second
+	// lateFor is the time after which a pod that no scheduler has bound stops others no more
+	// from going where they might take its room. A scheduler binds a pod within seconds; one
+	// that does not exist never does.
+	lateFor = time.Minute
 	// most is the largest number of gates that one decision opens.
 	most = 100
 )
@@ -88,6 +92,8 @@ type Opener struct {
 	newer  map[types.UID]newer
 	shapes map[types.UID]shape
 	said   map[types.UID]gate.Code
+	// assumed has the time at which a pod without a gate and without a node was first seen.
+	assumed map[types.UID]time.Time
 	// stuck are the pods whose gate the API server did not let the opener remove.
 	stuck map[types.UID]stuck
 }
@@ -141,6 +147,7 @@ func (m Metrics) count(waits []gate.Wait, assumed int) {
 func New(o Opener) *Opener {
 	o.wake = make(chan struct{}, 1)
 	o.newer, o.shapes, o.said, o.stuck = map[types.UID]newer{}, map[types.UID]shape{}, map[types.UID]gate.Code{}, map[types.UID]stuck{}
+	o.assumed = map[types.UID]time.Time{}
 	return &o
 }
 

@@ -307,6 +307,32 @@ func (a *aCluster) step(t *testing.T, o *Opener, want ...string) {
 	}
 }
 
+// TestAPodWithoutASchedulerStopsNobodyForLong has a pod whose gate is open, whose scheduler
+// does not exist, and which fits on one node only. Another pod has room on a second node,
+// but its scheduler might choose the first one.
+func TestAPodWithoutASchedulerStopsNobodyForLong(t *testing.T) {
+	pinned := podOf("pinned", 1, 2900, opened, func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"kubernetes.io/hostname": "n"} })
+	a, o, clock := scene(3000, pinned, podOf("web", 1, 1000))
+	a.nodes = append(a.nodes, nodeOf("m", 16_000))
+	a.round(t, o)
+	*clock = clock.Add(lateFor - time.Second)
+	a.round(t, o)
+	*clock = clock.Add(time.Second)
+	a.round(t, o, "web")
+	a.cached = slices.Clone(a.live)
+	a.cached = append(a.cached, podOf("there", 1, 1000, func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"kubernetes.io/hostname": "n"} }))
+	a.live = slices.Clone(a.cached)
+	a.round(t, o) // the room of the first pod is still held
+	if a.live, a.cached = a.live[1:], a.cached[1:]; len(o.assumed) == 0 {
+		t.Error("nothing is remembered")
+	}
+	*clock = clock.Add(unseenFor + time.Second)
+	a.round(t, o, "there")
+	if _, known := o.assumed[pinned.UID]; known {
+		t.Error("a pod that is gone is remembered")
+	}
+}
+
 // TestAFaultOpensNoGate has settings that do not say whether the gate is on, because of a
 // fault and because there is no ConfigMap.
 func TestAFaultOpensNoGate(t *testing.T) {

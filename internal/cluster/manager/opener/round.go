@@ -230,6 +230,7 @@ func (o *Opener) caseOf(nodes []corev1.Node, spaces []corev1.Namespace, pods []*
 			continue
 		}
 		if p.Spec.NodeName != "" {
+			delete(o.assumed, p.UID)
 			bound[p.Namespace] = bound[p.Namespace].Plus(s.asks)
 			if i, has := at[p.Spec.NodeName]; has {
 				c.Nodes[i].Free = c.Nodes[i].Free.Minus(s.asks)
@@ -254,6 +255,12 @@ func (o *Opener) caseOf(nodes []corev1.Node, spaces []corev1.Namespace, pods []*
 		if waits {
 			c.Waiting, waiting = append(c.Waiting, g), append(waiting, p)
 		} else {
+			since, seen := o.assumed[p.UID]
+			if !seen {
+				since = o.Now()
+				o.assumed[p.UID] = since
+			}
+			g.Late = o.Now().Sub(since) >= lateFor
 			c.Assumed = append(c.Assumed, g)
 		}
 	}
@@ -261,6 +268,7 @@ func (o *Opener) caseOf(nodes []corev1.Node, spaces []corev1.Namespace, pods []*
 		if !known[uid] {
 			delete(o.shapes, uid)
 			delete(o.said, uid)
+			delete(o.assumed, uid)
 			delete(o.stuck, uid)
 		}
 	}
