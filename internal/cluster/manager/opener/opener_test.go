@@ -395,6 +395,25 @@ func TestAPodIsToldOnceWhyItWaits(t *testing.T) {
 	}
 }
 
+// TestNamespacesTakeTurnsInEvents has a namespace with more pods that wait than one round
+// tells of, before a pod of another namespace.
+func TestNamespacesTakeTurnsInEvents(t *testing.T) {
+	var pods []*corev1.Pod
+	for i := range 3 * mostTold {
+		pods = append(pods, podOf(fmt.Sprint("crowd-", i), 1, 9000))
+	}
+	pods = append(pods, podOf("web", 1, 9000, func(p *corev1.Pod) { p.Namespace = "shop" }))
+	a, o, clock := scene(3000, pods...)
+	a.newSpace = true // then they wait for the terms of their namespaces
+	told := events.NewFakeRecorder(len(pods))
+	o.Events = told
+	*clock = clock.Add(tellAfter)
+	a.round(t, o)
+	if n := len(told.Events); n != mostTold || o.said["web"] == "" {
+		t.Errorf("%d events; the pod of the other namespace: %q", n, o.said["web"])
+	}
+}
+
 // TestEveryReasonHasWords prints each code.
 func TestEveryReasonHasWords(t *testing.T) {
 	c := gate.Case{Nodes: []gate.Node{{Name: "n"}}}

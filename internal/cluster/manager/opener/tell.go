@@ -22,16 +22,21 @@ const (
 )
 
 // tell creates an event for pods that have waited for a minute, and another one when
-// they wait for something else.
+// they wait for something else. The namespaces take turns, so that one with thousands of
+// pods does not keep the owners of others waiting for theirs.
 func (o *Opener) tell(c gate.Case, a gate.Answer, waiting []*corev1.Pod) {
-	told := 0
+	var due []int
 	for i, w := range a.Waits {
 		p := waiting[i]
-		if w.Code == "" || w.Code == gate.Later || o.said[p.UID] == w.Code || told >= mostTold || o.Now().Sub(p.CreationTimestamp.Time) < tellAfter {
-			continue
+		if w.Code != "" && w.Code != gate.Later && o.said[p.UID] != w.Code && o.Now().Sub(p.CreationTimestamp.Time) >= tellAfter {
+			due = append(due, i)
 		}
+	}
+	turns := share.Turns(due, func(i int) string { return waiting[i].Namespace })
+	for _, at := range turns[:min(len(turns), mostTold)] {
+		i := due[at]
+		p, w := waiting[i], a.Waits[i]
 		o.said[p.UID] = w.Code
-		told++
 		// Events that differ only in their note become one. The action tells them apart.
 		o.Events.Eventf(p, nil, corev1.EventTypeNormal, ReasonWaits, string(w.Code), "%s", words(c, c.Waiting[i], w))
 	}
