@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -128,6 +130,20 @@ func (s *scene) must(errs ...error) {
 			s.t.Fatal(err)
 		}
 	}
+}
+
+// minor returns the minor version of the API server, such as 37 of Kubernetes 1.37. The
+// tests also run on the oldest accepted one (scripts/oldest-apiserver.sh), which lacks
+// pods/resize (before 1.33) and the resources of a whole pod (before 1.34).
+func (s *scene) minor() int {
+	s.t.Helper()
+	d, err := discovery.NewDiscoveryClientForConfig(control.rc)
+	s.must(err)
+	v, err := d.ServerVersion()
+	s.must(err)
+	minor, err := strconv.Atoi(strings.TrimSuffix(v.Minor, "+"))
+	s.must(err)
+	return minor
 }
 
 // A replica is a running manager.

@@ -199,6 +199,9 @@ func TestWarningsReachTheAuthor(t *testing.T) {
 		{"a resize of an LSR pod to a fraction", func() error { return resize(author, lsr, "1500m") },
 			"spec.containers.resources: the pod gives up its 3 own CPUs now and shares the CPUs that no pod owns"},
 	} {
+		if strings.HasPrefix(c.name, "a resize") && s.minor() < 33 {
+			continue
+		}
 		// The API server may first call the webhooks with the old pod of its cache, and
 		// again with the stored one if that is newer. It returns the warnings of both.
 		for _, p := range []*corev1.Pod{annotated, resized, lsr} {
