@@ -165,7 +165,9 @@ func TestTheTermsOfANamespaceAreChecked(t *testing.T) {
 		refused  string
 		warned   bool
 	}{
-		"terms":                {"", `{"cpu":"40","weight":2}`, true, "", false},
+		"a weight":             {"", `{"weight":2}`, true, "", false},
+		"a cap":                {"", `{"cpu":"40","weight":2}`, true, "", true},
+		"a cap from before":    {`{"cpu":"40"}`, `{"cpu":"40"}`, true, "", false},
 		"terms without a gate": {"", `{"cpu":"40"}`, false, "", true},
 		"a weight of 0":        {"", `{"weight":0}`, true, at + ".weight: 0: want a whole number from 1 to 1000", false},
 		"a key that is none":   {"", `{"cpus":"1"}`, true, at + ".cpus: ", false},
@@ -175,5 +177,10 @@ func TestTheTermsOfANamespaceAreChecked(t *testing.T) {
 		if (x.refused == "") != v.Allowed() || !strings.HasPrefix(v.Message(), x.refused) || len(v.Warnings) > 0 != x.warned {
 			t.Errorf("%s: refused %q, warnings %v", name, v.Message(), v.Warnings)
 		}
+	}
+	bounded := meta(`{"cpu":"40"}`)
+	bounded.Labels = map[string]string{"allow.tenon.sh/batch-above-requests": "false"}
+	if v := ValidateNamespace(metav1.ObjectMeta{}, bounded, true); !v.Allowed() || len(v.Warnings) > 0 {
+		t.Errorf("a cap of requests that are limits: refused %q, warnings %v", v.Message(), v.Warnings)
 	}
 }

@@ -52,10 +52,15 @@ func ValidateNamespace(old, now metav1.ObjectMeta, gate bool) Verdict {
 	var v Verdict
 	v.refuseFaults(tenant.CheckLabels(old.Labels, now.Labels))
 	if text := now.Annotations[kube.AnnotationBatch]; text != old.Annotations[kube.AnnotationBatch] {
-		_, said, faults := kube.BatchTermsOf(now.Annotations)
+		terms, said, faults := kube.BatchTermsOf(now.Annotations)
 		v.refuseFaults(faults)
-		if said && len(faults) == 0 && !gate {
+		above := tenant.Namespace{Name: now.Name, Labels: now.Labels}.Allows(tenant.BatchAboveRequests)
+		switch {
+		case !said || len(faults) > 0:
+		case !gate:
 			v.warn(Ignored, annotation(kube.AnnotationBatch), "has no effect yet: only the gate of batch pods keeps to it (gate in batch-config of the ConfigMap)")
+		case terms.Capped() && above:
+			v.warn(Uncounted, annotation(kube.AnnotationBatch), `the cap counts requests, and pods of the namespace may use more than they request: want the label %s%s: "false", too`, tenant.LabelPrefix, tenant.BatchAboveRequests)
 		}
 	}
 	if kube.IsIgnoredNamespace(now.Labels) && !kube.IsIgnoredNamespace(old.Labels) {
