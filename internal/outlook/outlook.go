@@ -189,7 +189,8 @@ func risksSection(risks []prospect.Risk) page.Section {
 		Title: "With which risk for a job",
 		Text:  "Of the jobs that would have begun at each moment, if batch work had used a part of what it could request then:",
 		Legend: "Short of CPU: less than half of what it requested, for more than a tenth of its time. Short of memory: at some moment batch work had more " +
-			"than the room and what an eviction leaves it beyond. Counted over all beginnings; no model.",
+			"than the room and what an eviction leaves it beyond. Counted over all beginnings, without a model; in brackets, the 90% interval in which other " +
+			"weeks of this kind lie, from how much days differ.",
 	}
 	s.Table.Heads = []page.Head{{Text: "job"}, {Text: "short of"}}
 	for _, fill := range prospect.Fills {
@@ -202,7 +203,7 @@ func risksSection(risks []prospect.Risk) page.Section {
 		}
 		cpu, memory := page.Row{Label: span(length), Cells: []string{"CPU"}}, page.Row{Label: span(length), Cells: []string{"memory"}}
 		for _, r := range of {
-			cpu.Cells, memory.Cells = append(cpu.Cells, share(r.CPU)), append(memory.Cells, share(r.Memory))
+			cpu.Cells, memory.Cells = append(cpu.Cells, risk(r.CPU)), append(memory.Cells, risk(r.Memory))
 		}
 		s.Table.Rows = append(s.Table.Rows, cpu, memory)
 	}

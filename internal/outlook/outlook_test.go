@@ -163,4 +163,10 @@ func TestFewFailuresAreNotNone(t *testing.T) {
 			t.Errorf("%+v: %s, want %s", of, got, want)
 		}
 	}
+	if got := risk(prospect.Trials{Jobs: 1000, Free: 6}); got != "0 (0-35)" {
+		t.Errorf("none of a week: %s", got)
+	}
+	if got := risk(prospect.Trials{Jobs: 1000, Failed: 100, Variance: 400, Free: 6}); got != "10.0% (5.1-15)" {
+		t.Errorf("a tenth: %s", got)
+	}
 }

@@ -101,7 +101,7 @@ func field(d *chart.Drawing, x, y, w, h float64, t prospect.Trials) {
 	}
 	shade := min(math.Sqrt(2*float64(t.Failed)/float64(t.Jobs)), 1)
 	d.Group(fmt.Sprintf("--s:%.2f", shade))
-	d.Rect(x, y, w, h, "heat", fmt.Sprintf("%d of %d jobs", t.Failed, t.Jobs))
+	d.Rect(x, y, w, h, "heat", fmt.Sprintf("%d of %d jobs, %s", t.Failed, t.Jobs, risk(t)))
 	class := "heat-light middle"
 	if shade > 0.5 {
 		class = "heat-dark middle"

@@ -2,6 +2,7 @@ package outlook
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"tenon.sh/tenon/internal/decide/prospect"
@@ -86,4 +87,30 @@ func share(t prospect.Trials) string {
 		return "< 0.1%"
 	}
 	return fmt.Sprintf("%.1f%%", 100*float64(t.Failed)/float64(t.Jobs))
+}
+
+// risk prints a share of jobs with its interval in percent, if that is known.
+func risk(t prospect.Trials) string {
+	least, most, known := t.Interval()
+	if !known {
+		return share(t)
+	}
+	return fmt.Sprintf("%s (%s-%s)", share(t), percent(least, false), percent(most, true))
+}
+
+// percent prints an end of an interval, rounded outwards: in tenths below 10 %.
+func percent(share float64, up bool) string {
+	const noise = 1e-9 // of the arithmetic
+	tenths := 1.0
+	if share < 0.0995 {
+		tenths = 10
+	}
+	v := math.Floor(100*tenths*share + noise)
+	if up {
+		v = math.Ceil(100*tenths*share - noise)
+	}
+	if v == 0 || tenths == 1 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.1f", v/tenths)
 }

@@ -109,4 +109,8 @@ type Risk struct {
 type Trials struct {
 	Jobs   int64 `json:"jobs"`
 	Failed int64 `json:"failed"`
+	// Variance is that of Failed, by how much days differ: jobs of one day are alike. Free
+	// is the number of days with jobs less one, over all nodes; below 1, there is no variance.
+	Variance float64 `json:"variance,omitempty"`
+	Free     int64   `json:"free,omitempty"`
 }

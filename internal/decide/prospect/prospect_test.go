@@ -78,7 +78,7 @@ func TestRisksAreThoseOfAnEnumeration(t *testing.T) {
 		}
 		for _, r := range risks {
 			cpu, memory := countByHand(n, r.Length, r.Fill)
-			if r.CPU != cpu || r.Memory != memory {
+			if !r.CPU.sameAs(cpu) || !r.Memory.sameAs(memory) {
 				t.Errorf("seed %d, %v filled to %v: CPU %+v, memory %+v; by hand %+v and %+v", seed, r.Length, r.Fill, r.CPU, r.Memory, cpu, memory)
 			}
 			failed += cpu.Failed + memory.Failed
@@ -89,6 +89,71 @@ func TestRisksAreThoseOfAnEnumeration(t *testing.T) {
 	}
 	if failed == 0 {
 		t.Error("no job failed: this test compares nothing")
+	}
+}
+
+func (t Trials) sameAs(o Trials) bool { return t.Jobs == o.Jobs && t.Failed == o.Failed }
+
+// room makes the room of a node at steps of 5 minutes: days and nights, noise that lasts for
+// hours, and on some days a burst.
+func room(rnd *rand.Rand, days int) Node {
+	n := Node{CPU: 16_000, Step: 5}
+	level, burst := 0.0, 0
+	for s := range days * day / 5 {
+		level = 0.98*level + 0.2*rnd.NormFloat64()
+		if rnd.Float64() < 0.002 {
+			burst = 6 + rnd.IntN(24)
+		}
+		v := 7000 + 2500*math.Sin(2*math.Pi*float64(s*5)/day) + 900*level + 200*rnd.NormFloat64()
+		if burst--; burst > 0 {
+			v -= 4500
+		}
+		n.RoomCPU = append(n.RoomCPU, int64(max(v, 1)))
+	}
+	return n
+}
+
+// TestIntervalsOfRisksHoldTheTruth draws 200 fleets of one or five nodes, with two weeks
+// each, of a process whose risks are known from ten years.
+func TestIntervalsOfRisksHoldTheTruth(t *testing.T) {
+	truth := room(rand.New(rand.NewPCG(99, 1)), 3650).risks()
+	for _, nodes := range []int{1, 5} {
+		held := make([]int, len(truth))
+		const fleets = 200
+		for seed := range uint64(fleets) {
+			sums := make([]Trials, len(truth))
+			for i := range nodes {
+				for k, r := range room(rand.New(rand.NewPCG(seed, uint64(100+i))), 14).risks() {
+					sums[k] = sums[k].add(r.CPU)
+				}
+			}
+			for k, sum := range sums {
+				least, most, known := sum.Interval()
+				if is := float64(truth[k].CPU.Failed) / float64(truth[k].CPU.Jobs); known && least <= is && is <= most {
+					held[k]++
+				}
+			}
+		}
+		for k, r := range truth {
+			is := float64(r.CPU.Failed) / float64(r.CPU.Jobs)
+			t.Logf("%d nodes, %v filled to %v: the risk is %.4f, %d of %d intervals hold it", nodes, r.Length, r.Fill, is, held[k], fleets)
+			// The least is what 90 % may give by chance in 200 draws, or less for rare failures.
+			enough := fleets * 85 / 100
+			if is < 0.005 {
+				enough = fleets * 75 / 100
+			}
+			if held[k] < enough || held[k] > fleets*98/100 {
+				t.Errorf("%d nodes, %v filled to %v: %d of %d intervals hold the risk of %.4f", nodes, r.Length, r.Fill, held[k], fleets, is)
+			}
+		}
+	}
+}
+
+func TestStudentIsThatOfTheTable(t *testing.T) {
+	for degrees, want := range map[float64]float64{2: 4.303, 3: 3.182, 6: 2.447, 13: 2.160, 60: 2.000} { // any table
+		if got := student(degrees); math.Abs(got/want-1) > 0.04 {
+			t.Errorf("%v degrees: %v, want %v", degrees, got, want)
+		}
 	}
 }
 
@@ -148,6 +213,10 @@ func TestABacktestHasTeeth(t *testing.T) {
 		return slices.Compact(days)
 	}
 	calm := Sum(fleet(6, 28, 200, 2000, 1))
+	// Promises for 24 hours begin on day 7. On that day only broken ones are judged.
+	if i := slices.IndexFunc(calm.Days, func(d Day) bool { return d.Hours == 24 }); i < 0 || calm.Days[i].Day < 20008 {
+		t.Errorf("days of promises for 24 hours: %+v", calm.Days)
+	}
 	if got := bad(calm); len(got) > 0 {
 		t.Errorf("a fleet that stays as it was has bad days: %v", got)
 	}
@@ -318,6 +387,26 @@ func BenchmarkSummarizeAWeek(b *testing.B) {
 	n.UsedCPU, n.UsedMemory = n.RoomCPU, n.RoomMemory
 	for b.Loop() {
 		Summarize(n)
+	}
+}
+
+// BenchmarkSumOfAFleet adds up 5,000 nodes in ten pools.
+func BenchmarkSumOfAFleet(b *testing.B) {
+	one := fleet(1, 8, 200, 2000, 1)[0]
+	rnd := rand.New(rand.NewPCG(1, 1))
+	var all []Outlook
+	for i := range 5000 {
+		o := servers(1, unit.MilliCPU(4000+rnd.IntN(8000)), unit.MilliCPU(rnd.IntN(3000)), 3000, 6000)[0]
+		o.Pool, o.Risks, o.Promises, o.Days = string(rune('a'+i%10)), one.Risks, one.Promises, one.Days
+		for h := range o.Hours {
+			o.Hours[h].Memory.Used = node.Some(unit.Bytes(10+rnd.IntN(30)) << 30)
+		}
+		all = append(all, o)
+	}
+	for b.Loop() {
+		if Sum(all).Saving.High.Nodes == 0 {
+			b.Fatal("nothing is saved")
+		}
 	}
 }
 

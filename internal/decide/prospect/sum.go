@@ -2,7 +2,6 @@ package prospect
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"strings"
 
@@ -188,7 +187,10 @@ func added[T unit.MilliCPU | unit.Bytes](all []Spread[T]) (sum Spread[T]) {
 	return sum
 }
 
-func (t Trials) add(o Trials) Trials { return Trials{t.Jobs + o.Jobs, t.Failed + o.Failed} }
+// add adds trials of another node. Nodes count as independent.
+func (t Trials) add(o Trials) Trials {
+	return Trials{t.Jobs + o.Jobs, t.Failed + o.Failed, t.Variance + o.Variance, t.Free + o.Free}
+}
 
 func risksOf(all []Outlook) []Risk {
 	sums := make([]Risk, 0, len(Lengths)*len(Fills))
@@ -331,19 +333,6 @@ func fitOf(least, most int64, percent unit.Percent) Fit {
 		return FitUnknown
 	}
 	return FitAsSaid
-}
-
-// interval returns the interval of a share, in thousandths, from n independent trials, for
-// z standard deviations (E. B. Wilson, Probable inference, the law of succession, and
-// statistical inference, 1927). Without a trial it is everything.
-func interval(kept, judged int64, n, z float64) (least, most int64) {
-	if judged == 0 {
-		return 0, 1000
-	}
-	share := float64(kept) / float64(judged)
-	middle := (share + z*z/(2*n)) / (1 + z*z/n)
-	reach := z / (1 + z*z/n) * math.Sqrt(share*(1-share)/n+z*z/(4*n*n))
-	return int64(math.Round(1000 * max(middle-reach, 0))), int64(math.Round(1000 * min(middle+reach, 1)))
 }
 
 // gapsOf counts what is not known. summed is the number of nodes in the sums of CPU.

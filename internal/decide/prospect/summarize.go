@@ -144,8 +144,8 @@ func (n Node) risks() []Risk {
 		for _, fill := range Fills {
 			risks = append(risks, Risk{
 				Length: length, Fill: fill,
-				CPU:    trials(n.RoomCPU, cpu, func(begin, low int64) bool { return 200*low < int64(fill)*begin }),
-				Memory: trials(n.RoomMemory, memory, func(begin, low int64) bool { return 100*(low+spare) < int64(fill)*begin }),
+				CPU:    n.trials(n.RoomCPU, cpu, func(begin, low int64) bool { return 200*low < int64(fill)*begin }),
+				Memory: n.trials(n.RoomMemory, memory, func(begin, low int64) bool { return 100*(low+spare) < int64(fill)*begin }),
 			})
 		}
 	}
@@ -153,15 +153,33 @@ func (n Node) risks() []Risk {
 }
 
 // trials counts the jobs that begin at each step. low has the value that decides on them.
-func trials(room, low []int64, fails func(begin, low int64) bool) (t Trials) {
+func (n Node) trials(room, low []int64, fails func(begin, low int64) bool) (t Trials) {
+	var days []Trials
+	at := int64(Absent) // the day of the last of them
 	for i, l := range low {
 		if l == Absent || room[i] <= 0 {
 			continue // a part of the job was not measured, or there was nothing to request
 		}
-		t.Jobs++
-		if fails(room[i], l) {
-			t.Failed++
+		if day := (n.Start + int64(i)*n.Step) / minutesOfDay; day != at {
+			days, at = append(days, Trials{}), day
 		}
+		today := &days[len(days)-1]
+		today.Jobs++
+		if fails(room[i], l) {
+			today.Failed++
+		}
+	}
+	for _, d := range days {
+		t.Jobs, t.Failed = t.Jobs+d.Jobs, t.Failed+d.Failed
+	}
+	if t.Free = max(int64(len(days))-1, 0); t.Free == 0 {
+		return t
+	}
+	// The days as clusters (W. G. Cochran, Sampling Techniques, 3rd edition, 1977, chapter 6).
+	share := float64(t.Failed) / float64(t.Jobs)
+	for _, d := range days {
+		apart := float64(d.Failed) - share*float64(d.Jobs)
+		t.Variance += apart * apart * float64(len(days)) / float64(t.Free)
 	}
 	return t
 }
