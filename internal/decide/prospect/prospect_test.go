@@ -348,11 +348,18 @@ func TestASavingNeedsWorkAndRoom(t *testing.T) {
 	if s := cost(roomy); s.Low.CPU != 10000 || s.Low.Nodes > 1 || s.High.Nodes != 2 {
 		t.Errorf("little room that lasts: %+v", s)
 	}
+	// The batch work fills the room, which a node that goes would take away.
+	for i := range roomy {
+		roomy[i].All.CPU.Low, roomy[i].All.CPU.Mean = 2000, 2000
+	}
+	if s := cost(roomy); s.Code != Counted || s.High.CPU != 20000 || s.High.Nodes != 0 {
+		t.Errorf("a room that the work fills: %+v", s)
+	}
 	// Half of the nodes are idle, so they could go today: batch work adds nothing to that.
 	idle := append(servers(5, 15000, 0, 0, 0), servers(5, 100, 50, 5000, 6000)...)
 	for i := range idle {
 		for h := range idle[i].Hours {
-			idle[i].Hours[h].Memory.Used = node.Some[unit.Bytes](1 << 30)
+			idle[i].Hours[h].Memory.Used = node.Some(unit.Bytes(max(48-8*i, 1)) << 30) // the first one is the busiest
 		}
 	}
 	if s := cost(idle); s.Low.Nodes != 0 || s.High.Nodes != 0 {
