@@ -115,7 +115,7 @@ func (f *reportFlags) read(cmd *cobra.Command, now time.Time) (prospect.Node, er
 	if dir == "" {
 		c, err := config.Load(f.config)
 		if err != nil {
-			return prospect.Node{}, fmt.Errorf("find the history: %w", err)
+			return prospect.Node{}, fmt.Errorf("find the history: %w (--config names the file, or --dir the directory of the history)", err)
 		}
 		if dir = c.History.Directory; dir == "" {
 			return prospect.Node{}, fmt.Errorf("%s: tenond keeps no history: %s", f.config, howToKeep)

@@ -348,9 +348,12 @@ func TestASavingNeedsWorkAndRoom(t *testing.T) {
 	if s := cost(roomy); s.Low.CPU != 10000 || s.Low.Nodes > 1 || s.High.Nodes != 2 {
 		t.Errorf("little room that lasts: %+v", s)
 	}
-	// The batch work fills the room, which a node that goes would take away.
+	// The batch work fills the room, and a node that goes takes 10 CPUs of it away.
 	for i := range roomy {
 		roomy[i].All.CPU.Low, roomy[i].All.CPU.Mean = 2000, 2000
+	}
+	for h := range roomy[9].Hours {
+		roomy[9].Hours[h].CPU.Used = node.Some[unit.MilliCPU](12_000) // so three nodes could go today, and four then
 	}
 	if s := cost(roomy); s.Code != Counted || s.High.CPU != 20000 || s.High.Nodes != 0 {
 		t.Errorf("a room that the work fills: %+v", s)

@@ -51,6 +51,7 @@ type load struct {
 	memory, mostMemory unit.Bytes
 	batch              unit.MilliCPU
 	low, mean          unit.MilliCPU // of the room
+	carried            unit.MilliCPU // before anything moved
 	gone               bool
 }
 
@@ -130,16 +131,16 @@ func bounded(pool []load) []load {
 // spared returns how many nodes of a pool can be emptied after a part of the batch work
 // (moves of work) has gone into the room, which room names. It empties the nodes with the
 // smallest load first, by first fit. The room of the nodes that remain must hold the batch
-// work that moved: it shrinks by the room of a node that goes and by what the others get
-// of it.
+// work. Where that leaves the other work, the room grows by as much as it fills. It shrinks
+// by the room of a node that goes, and by all that this node carried.
 func spared(pool []load, moves, work unit.MilliCPU, room func(*load) unit.MilliCPU) (nodes int) {
 	pool = slices.Clone(pool)
-	var left unit.MilliCPU // room beyond what the batch work of this pool needs
+	var left unit.MilliCPU // room beyond what the batch work fills
 	for i := range pool {
 		l := &pool[i]
-		moved := unit.MilliCPU(int64(l.batch) * int64(moves) / int64(work))
-		l.cpu -= moved
-		if left -= moved; room != nil {
+		l.carried = l.cpu
+		l.cpu -= unit.MilliCPU(int64(l.batch) * int64(moves) / int64(work))
+		if room != nil {
 			left += room(l)
 		}
 	}
@@ -150,7 +151,7 @@ func spared(pool []load, moves, work unit.MilliCPU, room func(*load) unit.MilliC
 	for i := range pool[:len(pool)-1] {
 		l := &pool[i]
 		if room != nil {
-			if left -= room(l) + l.cpu; left < 0 {
+			if left -= room(l) + l.carried; left < 0 {
 				break
 			}
 		}
