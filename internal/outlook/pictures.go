@@ -14,7 +14,7 @@ import (
 const hoursKey template.HTML = `<li><svg viewBox="0 0 30 10"><rect width="30" height="10" class="ls"/></svg>used</li>` +
 	`<li><svg viewBox="0 0 30 10"><rect width="30" height="10" class="be"/></svg>room for batch work in 95% of the time</li>` +
 	`<li><svg viewBox="0 0 30 10"><rect width="30" height="10" class="be over"/></svg>room on average</li>` +
-	`<li><svg viewBox="0 0 30 10"><line x1="0" y1="5" x2="30" y2="5" class="limit"/></svg>the nodes have</li>`
+	`<li><svg viewBox="0 0 30 10"><line x1="0" y1="5" x2="30" y2="5" class="limit"/></svg>capacity</li>`
 
 // hoursPicture draws the room over the use by hour of the day, in units of scale. An hour
 // that was not measured is empty.
