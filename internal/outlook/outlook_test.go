@@ -157,6 +157,22 @@ func TestWordsFollowTheCodes(t *testing.T) {
 	}
 }
 
+// TestAYoungNodeHasNoTableOfPromises also checks how its time is printed.
+func TestAYoungNodeHasNoTableOfPromises(t *testing.T) {
+	for minutes, want := range map[int64]string{1: "1 minute", 90: "90 minutes", 150: "3 hours", 47 * 60: "47 hours", 48 * 60: "2 days", 10_000: "7 days"} {
+		if got := days(minutes); got != want {
+			t.Errorf("%d minutes: %s, want %s", minutes, got, want)
+		}
+	}
+	young, old := prospect.Sum(fleet(1, 1, true)), prospect.Sum(fleet(1, 6, true))
+	if s := promisesSection(young); s.Title != "" || len(young.CPU.Promised) == 0 {
+		t.Errorf("after a day: %+v", s)
+	}
+	if s := promisesSection(old); len(s.Table.Rows) != len(old.CPU.Promised) {
+		t.Errorf("after six days: %+v", s)
+	}
+}
+
 func TestFewFailuresAreNotNone(t *testing.T) {
 	for want, of := range map[string]prospect.Trials{"-": {}, "0": {Jobs: 9}, "< 0.1%": {Jobs: 5000, Failed: 1}, "0.1%": {Jobs: 1000, Failed: 1}, "100.0%": {Jobs: 2, Failed: 2}} {
 		if got := share(of); got != want {

@@ -2,11 +2,13 @@ package outlook
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"tenon.sh/tenon/internal/decide/promise"
 	"tenon.sh/tenon/internal/decide/prospect"
 	"tenon.sh/tenon/internal/lab/page"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // fitWords says whether promises came true as often as they said.
@@ -21,6 +23,9 @@ var fitWords = map[prospect.Fit]string{
 func promisesSection(f prospect.Fleet) page.Section {
 	s := page.Section{Title: "How much would have lasted, and how good were such forecasts"}
 	s.Table.Heads = []page.Head{{Text: "for"}, {Text: "with"}, {Text: "CPUs"}, {Text: "came true"}, {Text: "verdict"}, {Text: "memory"}, {Text: "came true"}, {Text: "verdict"}}
+	if !slices.ContainsFunc(f.CPU.Promised, says[unit.MilliCPU]) && !slices.ContainsFunc(f.Memory.Promised, says[unit.Bytes]) {
+		return page.Section{}
+	}
 	var plain plainPromises
 	for i := range f.CPU.Promised {
 		cpu := f.CPU.Promised[i]
@@ -32,9 +37,6 @@ func promisesSection(f prospect.Fleet) page.Section {
 			note(&plain, "memory", memory)
 		}
 		s.Table.Rows = append(s.Table.Rows, row)
-	}
-	if len(s.Table.Rows) == 0 {
-		return page.Section{}
 	}
 	s.Legend = "From the end of the data on, this much lasts for the hours with the probability; the other columns say what became of such forecasts, each made from the " +
 		"data before it, with a 95% interval."
@@ -53,6 +55,9 @@ func promisesSection(f prospect.Fleet) page.Section {
 	}
 	return s
 }
+
+// says reports whether something is known of a kind of promise.
+func says[T amount](k prospect.Kept[T]) bool { return k.Code == promise.Known || k.Judged > 0 }
 
 func value[T amount](k prospect.Kept[T], print func(T) string) string {
 	switch k.Code {

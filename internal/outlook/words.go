@@ -49,9 +49,12 @@ func minute(at int64) string { return time.Unix(at*60, 0).UTC().Format("2006-01-
 
 func date(day int64) string { return time.Unix(day*minutesOfDay*60, 0).UTC().Format(time.DateOnly) }
 
-// days prints a number of minutes as days, or as hours if that is less than two days.
+// days prints a number of minutes as days, or in a smaller unit if they are less than two.
 func days(minutes int64) string {
-	if minutes < 2*minutesOfDay {
+	switch {
+	case minutes < 2*60:
+		return textlayout.Plural(int(minutes), "minute", "minutes")
+	case minutes < 2*minutesOfDay:
 		return textlayout.Plural(int((minutes+30)/60), "hour", "hours")
 	}
 	return fmt.Sprintf("%d days", (minutes+minutesOfDay/2)/minutesOfDay)
