@@ -143,15 +143,26 @@ func hoursSection(f prospect.Fleet) page.Section {
 		return page.Section{}
 	}
 	s := page.Section{Title: "By hour of the day", Table: page.Table{Heads: []page.Head{{Text: "begins (UTC)"}}}}
-	rows := []page.Row{{Label: "CPUs, 95% of the time"}, {Label: "CPUs, mean"}, {Label: "memory, 95% of the time"}, {Label: "memory, mean"}}
+	rows := []page.Row{{Label: "memory, 95% of the time"}, {Label: "memory, mean"}, {Label: "CPUs, 95% of the time"}, {Label: "CPUs, mean"}}
 	for h := 0; h < len(f.CPU.Hours); h += everyHours {
 		s.Table.Heads = append(s.Table.Heads, page.Head{Text: hour(h)})
 		cpu, memory := f.CPU.Hours[h], f.Memory.Hours[h]
 		for i, text := range []string{
-			inHour(cpu, cpu.Low, cores), inHour(cpu, cpu.Mean, cores), inHour(memory, memory.Low, size), inHour(memory, memory.Mean, size),
+			inHour(memory, memory.Low, size), inHour(memory, memory.Mean, size), inHour(cpu, cpu.Low, cores), inHour(cpu, cpu.Mean, cores),
 		} {
 			rows[i].Cells = append(rows[i].Cells, text)
 		}
+	}
+	// Memory changes little over a day; what lasts of it stands with the promises.
+	for _, l := range f.Lasting {
+		r := page.Row{Label: fmt.Sprintf("CPUs for %d h with %v", l.Hours, prospect.DayPercent)}
+		for h := 0; h < len(l.CPU); h += everyHours {
+			r.Cells = append(r.Cells, maybe(l.CPU[h], cores))
+		}
+		rows = append(rows, r)
+	}
+	if len(f.Lasting) > 0 {
+		s.Legend = fmt.Sprintf("With %v: the mean of what was promised at this hour for the next hours.", prospect.DayPercent)
 	}
 	for _, r := range rows {
 		if strings.Trim(strings.Join(r.Cells, ""), "-") != "" {

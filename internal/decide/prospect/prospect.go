@@ -77,6 +77,7 @@ type Outlook struct {
 	Risks    []Risk                    `json:"risks"`                   // one for each of Lengths and Fills
 	Hurt     []Hurt                    `json:"hurt,omitempty"`          // the worst ones
 	Promises []promise.Promise         `json:"promises"`                // and how often such ones were kept
+	Lasting  []Lasting                 `json:"lasting,omitempty"`       // of Backtest, one for each of promise.Hours
 	Days     []Day                     `json:"days,omitempty"`          // of Backtest, for a judgement of them
 	BatchCPU node.Maybe[unit.MilliCPU] `json:"batch_cpu_mcpu,omitzero"` // the mean of Node.BatchCPU
 }

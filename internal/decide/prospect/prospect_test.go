@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"tenon.sh/tenon/internal/decide/promise"
 	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -239,6 +240,60 @@ func TestABacktestHasTeeth(t *testing.T) {
 		if wave := calm.CPU.Promised[i]; p.Hours == 1 && !wave.Better {
 			t.Errorf("a daily wave, %d h with %v: not better than a quantile on most nodes", p.Hours, p.Percent)
 		}
+	}
+}
+
+// TestWhatLastsByHourIsWhatWasPromised plays a node to package promise again, with a hole
+// of a day, and takes the means by hand.
+func TestWhatLastsByHourIsWhatWasPromised(t *testing.T) {
+	n := room(rand.New(rand.NewPCG(5, 5)), 12)
+	n.Start = 20_000*day + 7*60
+	for i := 9 * day / 5; i < 10*day/5; i++ {
+		n.RoomCPU[i] = Absent
+	}
+	var state promise.State
+	sums, counts := map[[2]int]float64{}, map[[2]int]float64{}
+	for i, v := range n.RoomCPU {
+		if v == Absent {
+			continue
+		}
+		now := promise.Room{CPU: node.Some(unit.MilliCPU(v))}
+		for m := range int64(5) {
+			minute := n.Start + int64(i)*5 + m
+			state.Observe(minute, now)
+			if minute%60 != 0 {
+				continue
+			}
+			for _, p := range state.Promises(minute, now) {
+				if p.Percent == DayPercent && p.CPU.Code == promise.Known {
+					key := [2]int{p.Hours, int(minute / 60 % 24)}
+					sums[key], counts[key] = sums[key]+float64(p.CPU.Value), counts[key]+1
+				}
+			}
+		}
+	}
+	got := Backtest(n).Lasting
+	if len(got) != len(promise.Hours) {
+		t.Fatalf("%d lengths", len(got))
+	}
+	for _, l := range got {
+		for h, v := range l.CPU {
+			key := [2]int{l.Hours, h}
+			value, known := v.Value()
+			if known != (counts[key] > 0) || known && math.Abs(float64(value)-sums[key]/counts[key]) > 1 {
+				t.Errorf("for %d h at %d:00: %v, by hand %v of %v", l.Hours, h, v, sums[key], counts[key])
+			}
+			if l.Memory[h].Known() {
+				t.Errorf("for %d h at %d:00: memory, which was not measured", l.Hours, h)
+			}
+		}
+	}
+	one := Summarize(n)
+	young := one
+	young.Lasting = young.Lasting[:1]
+	f := Sum([]Outlook{one, young})
+	if len(f.Lasting) != 1 || f.Lasting[0].CPU[12].Or(0) != 2*one.Lasting[0].CPU[12].Or(1) {
+		t.Errorf("the sum of two nodes: %+v", f.Lasting)
 	}
 }
 

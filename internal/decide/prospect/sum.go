@@ -22,6 +22,9 @@ type Fleet struct {
 	Risks  []Risk                `json:"risks"`
 	// Hurt are the services that lost most, over all nodes.
 	Hurt []HurtOn `json:"hurt,omitempty"`
+	// Lasting are the sums over the nodes that the sums of CPU count. A length that was not
+	// promised on each of them is left out, and an hour at which it was not is absent.
+	Lasting []Lasting `json:"lasting,omitempty"`
 	// Days has the promises of all nodes, by day and length.
 	Days   []Day  `json:"days,omitempty"`
 	Saving Saving `json:"saving"`
@@ -127,15 +130,16 @@ func Sum(all []Outlook) Fleet {
 	f.Hurt = hurtOf(all)
 	f.CPU.Promised = promisedOf(all, func(p *promise.Promise) *promise.Amount[unit.MilliCPU] { return &p.CPU })
 	f.Memory.Promised = promisedOf(all, func(p *promise.Promise) *promise.Amount[unit.Bytes] { return &p.Memory })
-	f.Days = daysOf(all)
+	f.Days, f.Lasting = daysOf(all), lastingOf(measured(all, func(h *Hour) Spread[unit.MilliCPU] { return h.CPU }))
 	f.Saving = savingOf(all)
 	f.Gaps = gapsOf(all, f.CPU.Nodes)
 	return f
 }
 
-// supplyOf adds up what nodes could give of a resource.
-func supplyOf[T unit.MilliCPU | unit.Bytes](all []Outlook, capacity func(*Outlook) T, of func(*Hour) Spread[T]) (s Supply[T]) {
-	var whole, some []*Outlook // with all hours, and with some
+// measured returns the nodes that were measured at each hour of the day, or, if there are
+// none, those that were measured at some.
+func measured[T unit.MilliCPU | unit.Bytes](all []Outlook, of func(*Hour) Spread[T]) []*Outlook {
+	var whole, some []*Outlook
 	for i := range all {
 		o := &all[i]
 		hours := 0
@@ -152,8 +156,14 @@ func supplyOf[T unit.MilliCPU | unit.Bytes](all []Outlook, capacity func(*Outloo
 		}
 	}
 	if len(whole) == 0 {
-		whole = some
+		return some
 	}
+	return whole
+}
+
+// supplyOf adds up what nodes could give of a resource.
+func supplyOf[T unit.MilliCPU | unit.Bytes](all []Outlook, capacity func(*Outlook) T, of func(*Hour) Spread[T]) (s Supply[T]) {
+	whole := measured(all, of)
 	s.Nodes = len(whole)
 	alls := make([]Spread[T], len(whole))
 	for i, o := range whole {
@@ -292,6 +302,38 @@ func keptOf[T unit.MilliCPU | unit.Bytes](hours int, percent unit.Percent, all [
 	k.Least, k.Most = interval(sum.Kept, sum.Judged, float64(sum.Judged)/float64(hours), oneInTwenty)
 	k.Fit = fitOf(k.Least, k.Most, percent)
 	return k
+}
+
+// lastingOf adds up what nodes promised at each hour of the day.
+func lastingOf(all []*Outlook) (sums []Lasting) {
+	for _, hours := range promise.Hours {
+		var of []*Lasting
+		for _, o := range all {
+			if i := slices.IndexFunc(o.Lasting, func(l Lasting) bool { return l.Hours == hours }); i >= 0 {
+				of = append(of, &o.Lasting[i])
+			}
+		}
+		if len(of) == 0 || len(of) < len(all) {
+			continue
+		}
+		sum := *of[0]
+		for _, l := range of[1:] {
+			for h := range sum.CPU {
+				sum.CPU[h], sum.Memory[h] = both(sum.CPU[h], l.CPU[h]), both(sum.Memory[h], l.Memory[h])
+			}
+		}
+		sums = append(sums, sum)
+	}
+	return sums
+}
+
+// both returns the sum of two amounts, if both are known.
+func both[T unit.MilliCPU | unit.Bytes](a, b node.Maybe[T]) node.Maybe[T] {
+	x, known := a.Value()
+	if y, has := b.Value(); known && has {
+		return node.Some(x + y)
+	}
+	return node.Maybe[T]{}
 }
 
 // daysOf adds up the days of all nodes.

@@ -51,9 +51,9 @@ func Summarize(n Node) Outlook {
 	if sum, known := meanOf(n.BatchCPU, all); known > 0 {
 		o.BatchCPU = node.Some(unit.MilliCPU(sum / known))
 	}
-	promises, days := Backtest(n)
-	if o.Days = days; len(o.Promises) == 0 {
-		o.Promises = promises
+	past := Backtest(n)
+	if o.Days, o.Lasting = past.Days, past.Lasting; len(o.Promises) == 0 {
+		o.Promises = past.Promises
 	}
 	return o
 }
