@@ -67,6 +67,9 @@ type NodeReportStatus struct {
 	// acts. Otherwise Batch, Promises and CPUs are absent, because pods can have none of
 	// them on this node.
 	Shadow *Shadow `json:"shadow,omitempty"`
+	// Outlook says what the node could have given to batch work in past days.
+	// Absent: the agent keeps no history, or has not read it yet.
+	Outlook *Outlook `json:"outlook,omitempty"`
 	// CPUs are the CPUs of the node, and the pods that hold some of them.
 	// Absent: the agent does not place pods on CPUs.
 	CPUs *CPUs `json:"cpus,omitempty"`
@@ -230,6 +233,9 @@ type PromisedAmount struct {
 	// known, Kept the number of those that came true.
 	Judged int64 `json:"judged,omitempty"`
 	Kept   int64 `json:"kept,omitempty"`
+	// Skill compares these promises with a fixed quantile of the past, in percent, by their
+	// quantile loss: 100 means no loss, 0 the same loss. Absent: none was judged.
+	Skill *int32 `json:"skillPercent,omitempty"`
 	// Better says that these promises are better than a fixed quantile of the past.
 	Better bool `json:"better,omitempty"`
 }

@@ -104,6 +104,7 @@ type daemon struct {
 	promises   *promises
 	peaks      *peaks // nil: this daemon observes
 	minutes    *minutes
+	outlooks   *outlooks
 
 	containers *inventory.Follower
 	cluster    *cluster.Follower // nil: this node is not in a cluster
@@ -180,6 +181,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	d.promises, d.minutes = openPromises(o.StateDir, d.config.History.Directory, time.Now(), d.Log), openMinutes(d.Log)
 	defer d.promises.save()
+	d.outlooks = openOutlooks(d.Log)
 	d.containers = inventory.Follow(d.Log, fs, func() {
 		d.changed.Store(true)
 		d.signals.send(tick.Event{At: time.Now(), Kind: tick.EventCgroups, Text: "containers have come or gone"})
@@ -193,6 +195,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	background.Go(func() { d.listen(ctx) })
 	background.Go(func() { d.containers.Run(ctx) })
 	background.Go(func() { d.minutes.run(ctx) })
+	background.Go(func() { d.outlooks.run(ctx) })
 	if !d.Observe {
 		background.Go(func() { keepAlive(ctx, d.guard.ticks, d.guard, d.host.Isolation(), d.Log) })
 	}
@@ -427,6 +430,7 @@ func (d *daemon) observe(t tick.Tick, err error) {
 		d.peaks.tick(d.agent.State().Batch.Demand.Peaks)
 	}
 	d.minutes.tick(t, d.config.History)
+	t.Outlook = d.outlooks.tick(t, d.config.History)
 	d.host.Delays().WatchSiblings(t.Selection.Mechanism.Row().FollowsLS)
 	d.reporter.tick(t, err)
 	d.guard.end(!t.Snapshot.At.IsZero(), d.agent.Pause())

@@ -105,6 +105,7 @@ func (c lastTick) Collect(to chan<- prometheus.Metric) {
 	e.gauge(descFailing, float64(failing))
 	e.emitBatch(t.Batch)
 	e.emitPromises(t.Promises)
+	e.emitOutlook(t.Outlook)
 	e.emitCache(s.Cache)
 	e.emitWatermark(t.Watermark)
 	for file, cores := range limitsOfBE(t) {

@@ -22,6 +22,7 @@ import (
 	"tenon.sh/tenon/internal/decide/misfit"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/promise"
+	"tenon.sh/tenon/internal/decide/prospect"
 	"tenon.sh/tenon/internal/decide/slo"
 	"tenon.sh/tenon/internal/decide/suppresscost"
 	"tenon.sh/tenon/internal/decide/tick"
@@ -70,6 +71,9 @@ func tickAt(second int) tick.Tick {
 	}}
 	web.Usage.Requests = node.Requests{At: t.Snapshot.At, Counts: []uint64{5}, Unsure: 1}
 	t.Single = map[node.WorkloadID]culprit.Bound{"be.slice/job": {May: 1500, Victim: "web"}}
+	t.Outlook = &prospect.Outlook{All: prospect.Hour{
+		CPU: prospect.Spread[unit.MilliCPU]{Steps: 60, Low: 1500, Mean: 2500}, Memory: prospect.Spread[unit.Bytes]{Steps: 60, Low: 1 << 20, Mean: 1 << 21},
+	}}
 	t.Promises = []promise.Promise{{
 		Hours: 1, Percent: 80, CPU: promise.Amount[unit.MilliCPU]{Code: promise.Unmeasured},
 		Memory: promise.Amount[unit.Bytes]{Code: promise.Known, Value: 1 << 20},
@@ -136,6 +140,8 @@ func TestMetricsAreReadFromTheTicks(t *testing.T) {
 		`tenon_batch_degraded{resource="cpu"} 0`,
 		`tenon_promised_cpu_cores{hours="6",percent="90"} 0.4`,
 		`tenon_promised_memory_bytes{hours="1",percent="80"} 1.048576e+06`,
+		`tenon_outlook_cpu_cores{quantile="0.05"} 1.5`,
+		`tenon_outlook_mean_cpu_cores 2.5`,
 		`tenon_promises_kept{hours="6",percent="90",resource="cpu"} 9`,
 		`tenon_promises_judged{hours="6",percent="90",resource="memory"} 0`,
 		`tenon_batch_degraded{resource="memory"} 1`,

@@ -92,6 +92,7 @@ func toMilli(q resource.Quantity) float64 { return q.AsApproximateFloat64() * 10
 // and the texts of reasons, which change all the time.
 func reportsDiffer(a, b v1alpha1.NodeReportStatus) bool {
 	return !sameAmount(a.Batch.CPU, b.Batch.CPU) || !sameAmount(a.Batch.Memory, b.Batch.Memory) ||
+		(a.Outlook == nil) != (b.Outlook == nil) || // a new one waits for the heartbeat: all nodes make it at the same hours
 		a.Isolation != b.Isolation || !sameTrials(a.Trials, b.Trials) || !sameObjectives(a.Objectives, b.Objectives) || !samePods(a.Pods, b.Pods) ||
 		!slices.EqualFunc(a.Means, b.Means, func(a, b v1alpha1.Means) bool { return a.Feature == b.Feature && a.By == b.By }) ||
 		!slices.EqualFunc(a.Conditions, b.Conditions, func(a, b metav1.Condition) bool {

@@ -24,6 +24,9 @@ func promisesOf(all []promise.Promise) *v1alpha1.Promises {
 
 func promisedOf[T unit.MilliCPU | unit.Bytes](p promise.Promise, a promise.Amount[T], quantity func(T) resource.Quantity) v1alpha1.PromisedAmount {
 	out := v1alpha1.PromisedAmount{Hours: int32(p.Hours), Percent: int32(p.Percent), Judged: a.Judged, Kept: a.Kept, Better: a.Better}
+	if skill, known := a.SkillPercent.Value(); known {
+		out.Skill = new(int32(skill))
+	}
 	switch a.Code {
 	case promise.Known:
 		amount := quantity(a.Value)

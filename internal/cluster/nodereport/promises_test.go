@@ -34,7 +34,7 @@ func TestPromisesAreReported(t *testing.T) {
 	if len(got.CPU) != 9 || len(got.Memory) != 9 {
 		t.Fatalf("%+v", got)
 	}
-	if p := got.CPU[0]; p.Hours != 1 || p.Percent != 80 || p.Amount.String() != "123450m" || p.Kept != 900 || !p.Better || p.Lacking != 0 {
+	if p := got.CPU[0]; p.Hours != 1 || p.Percent != 80 || p.Amount.String() != "123450m" || p.Kept != 900 || !p.Better || *p.Skill != 40 || p.Lacking != 0 {
 		t.Errorf("%+v", p)
 	}
 	if m := got.Memory[8]; m.Hours != 24 || m.Amount != nil || m.Lacking != 117 {

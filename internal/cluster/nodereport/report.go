@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/outlookreport"
 	"tenon.sh/tenon/internal/cluster/quantity"
 	"tenon.sh/tenon/internal/decide/policy"
 	"tenon.sh/tenon/internal/decide/tick"
@@ -131,6 +132,9 @@ func Status(v View, before []metav1.Condition) v1alpha1.NodeReportStatus {
 		Batch:     v1alpha1.Batch{CPU: amountOf(v.Tick.Batch.CPU, v.Pods.BatchCPU, quantity.OfCPU), Memory: amountOf(v.Tick.Batch.Memory, v.Pods.BatchMemory, quantity.OfMemory)},
 	}
 	status.Promises = promisesOf(v.Tick.Promises)
+	if o := v.Tick.Outlook; o != nil {
+		status.Outlook = outlookreport.Convert(*o)
+	}
 	status.CPUs = cpusOf(v)
 	if v.Tick.Shadow != nil {
 		observes(v.Tick.Shadow, &status)

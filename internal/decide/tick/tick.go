@@ -15,6 +15,7 @@ import (
 	"tenon.sh/tenon/internal/decide/misfit"
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/promise"
+	"tenon.sh/tenon/internal/decide/prospect"
 	"tenon.sh/tenon/internal/decide/slo"
 	"tenon.sh/tenon/internal/decide/suppresscost"
 	"tenon.sh/tenon/internal/model/node"
@@ -54,6 +55,9 @@ type Tick struct {
 	// Promises say how much of that lasts for some hours. Promises is nil while batch
 	// resources are off.
 	Promises []promise.Promise
+	// Outlook is what the history of the node says about room for batch work. It is nil
+	// if there is no history, or if it was not read yet.
+	Outlook *prospect.Outlook
 	// Slices are the virtual workers of the node and the work in them.
 	Slices []worker.Status
 	// Held are the CPUs that workloads hold after this tick.
