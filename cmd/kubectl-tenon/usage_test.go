@@ -18,7 +18,7 @@ func TestUsageErrorsSayWhatIsKnown(t *testing.T) {
 		"explain foo":                 `unknown command "foo": want isolation, node, pod`,
 		"explain workload x":          `unknown command "workload": want isolation, node, pod`,
 		"explan pod":                  `unknown command "explan": did you mean explain?`,
-		"nothing":                     `unknown command "nothing": want doctor, explain, fit, map, objectives, top, translate, version`,
+		"nothing":                     `unknown command "nothing": see kubectl tenon --help`,
 		"help explain nde":            `unknown command "nde": did you mean node?`,
 		"explain pod":                 "kubectl tenon explain pod wants one pod, got 0: see kubectl tenon explain pod --help",
 		"explain pod a b":             "kubectl tenon explain pod wants one pod, got 2: see kubectl tenon explain pod --help",
@@ -140,7 +140,7 @@ func TestCompletionKnowsNodesAndFormats(t *testing.T) {
 	for line, want := range map[string]string{
 		"map nod": "node-1\n", "explain node nod": "node-1\n", "fit -o j": "json\n", "explain i": "isolation",
 		"explain pod d": "db\n", "explain pod -n d": "default\n", "top --context c": "c\n", "top --user u": "u\n", "top --cluster c": "c\n",
-		"fit -f x": ":0\n", "top --kubeconfig x": ":0\n", "top --token x": ":4\n", "explain pod db d": ":4\n",
+		"fit -f x": ":0\n", "top --kubeconfig x": ":0\n", "top --token x": ":4\n", "report --node nod": "node-1\n", "explain pod db d": ":4\n",
 	} {
 		var out strings.Builder
 		root := newRootCommand(time.Now)
