@@ -47,7 +47,7 @@ var folders = []struct{ name, uses string }{
 // channels, no clock, and no package variable that is assigned to. An entry with
 // "/..." counts for all packages below, too.
 const purePackages = `model/... decide/... machine/knob
-	cluster/contracttext cluster/quantity cluster/kube cluster/stored cluster/tenant cluster/admission
+	cluster/contracttext cluster/quantity cluster/past cluster/kube cluster/stored cluster/tenant cluster/admission
 	lab/stat`
 
 // pureImports is the part of the standard library that has no effects, and the

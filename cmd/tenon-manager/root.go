@@ -19,7 +19,7 @@ import (
 
 	"tenon.sh/tenon/internal/cluster/certificate"
 	"tenon.sh/tenon/internal/cluster/manager"
-	"tenon.sh/tenon/internal/cluster/query"
+	"tenon.sh/tenon/internal/cluster/promapi"
 	"tenon.sh/tenon/internal/cluster/webhooks"
 	"tenon.sh/tenon/internal/cmdline"
 )
@@ -41,7 +41,7 @@ type command struct {
 	scheduler       string
 	schedulers      map[string]string
 	metrics, health string
-	prometheus      query.Server
+	prometheus      promapi.Server
 	elect, dryRun   bool
 	lifetimes       certificate.Lifetimes
 	log             cmdline.Log

@@ -18,7 +18,7 @@ func TestBadFlagsSayWhatIsWanted(t *testing.T) {
 		"--certificate-lifetime 1h": "want a certificate lifetime",
 		"--ca-lifetime 1h":          "a CA lifetime of at least twice",
 		"--prometheus-url ftp://a":  `--prometheus-url "ftp://a": want http:// or https://`,
-		"--prometheus-ca-file /ca":  "--prometheus-ca-file, --prometheus-token-file and --prometheus-header have no effect without --prometheus-url",
+		"--prometheus-ca-file /ca":  "flags that begin with --prometheus- have no effect without --prometheus-url",
 		"now":                       `takes no argument, got "now"`,
 		"unistall":                  `tenon-manager takes no argument, got "unistall": did you mean uninstall?`,
 		"--prometheus-uri http://a": "unknown flag: --prometheus-uri: did you mean --prometheus-url?",

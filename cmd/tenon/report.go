@@ -33,6 +33,7 @@ type reportFlags struct {
 	batch       []string
 	html        string
 	price       float64
+	fleet       fleetFlags
 }
 
 func newReportCommand(g *global) *cobra.Command {
@@ -40,21 +41,31 @@ func newReportCommand(g *global) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report",
 		Short: "Show how much batch work this machine could have run, at which hours and risk",
-		Long: `Show how much CPU and memory this machine could have given to batch work, by hour of
-the day; which share of jobs would have failed; how good a forecast would have been;
+		Long: `Show how much CPU and memory this machine, or the nodes that a Prometheus server or a
+table knows, could have given to batch work, by hour of the day; which share of jobs would have failed; how good a forecast would have been;
 which services are hurt already, and by whom; and what could move there.
 
-It reads what tenond has kept minute by minute, so tenond must have run with a
+Without --prometheus and --csv it reads what tenond has kept minute by minute, so tenond must have run with a
 history (key history of its configuration) and with colocation-config enabled, which
-computes the room for batch work. It asks nothing of tenond and changes nothing.
+computes the room for batch work. With them, nothing of Tenon has to be installed. It
+changes nothing.
 docs/how-much.md explains each number.`,
 		Example: `  sudo tenon report
   sudo tenon report --html report.html
-  sudo tenon report --batch 'ci-*.service' --since 168h -o json`,
+  sudo tenon report --batch 'ci-*.service' --since 168h -o json
+  tenon report --prometheus https://prometheus.example --sample 500 --html report.html
+  tenon report --csv usage.csv --map time=ts,node=machine,cpu=cores,capacity=size`,
 		Args: cmdline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(cmd); err != nil {
 				return err
+			}
+			if f.fleet.asked() {
+				v, err := f.view(cmd, now())
+				if err != nil {
+					return err
+				}
+				return f.print(cmd, g, v)
 			}
 			n, err := f.read(cmd, now())
 			if err != nil {
@@ -65,7 +76,7 @@ docs/how-much.md explains each number.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.config, "config", defaultConfig, "the configuration file of tenond, which names the directory of the history")
+	flags.StringVar(&f.config, "config", defaultConfig, "the configuration file of tenond, which names the directory of the history, and has the rules of the room")
 	flags.StringVar(&f.dir, "dir", "", "the directory of the history (default: that of the configuration)")
 	flags.DurationVar(&f.since, "since", 4*7*24*time.Hour, "how far back to look")
 	flags.Var(&f.cpus, "cpus", "the CPUs of the node, if the history is of another machine")
@@ -75,6 +86,7 @@ docs/how-much.md explains each number.`,
 	flags.Float64Var(&f.price, "price", 0, "cost of a node for an hour")
 	cmdline.Files(flags, "config", "html")
 	cmdline.Dirs(flags, "dir")
+	f.fleet.add(cmd)
 	return cmd
 }
 
@@ -106,7 +118,7 @@ func (f *reportFlags) check(cmd *cobra.Command) error {
 			return cmdline.Usagef("--batch %q: want a name, in which * is any part of it", pattern)
 		}
 	}
-	return nil
+	return f.fleet.check(cmd)
 }
 
 // read returns the node of the history.

@@ -21,6 +21,8 @@ type View struct {
 	Price node.Maybe[float64]
 	// Hints say what the reader can do about a gap.
 	Hints map[prospect.GapCode]string
+	// Notes are sentences about what the source of the values does not tell.
+	Notes []string
 }
 
 // Page returns the page. Times are UTC.
@@ -247,7 +249,7 @@ func (v View) gapsSection() page.Section {
 		}
 		s.Items = append(s.Items, text)
 	}
-	if len(s.Items) == 0 {
+	if s.Items = append(s.Items, v.Notes...); len(s.Items) == 0 {
 		return page.Section{}
 	}
 	return s

@@ -20,7 +20,12 @@ var hurtColumns = []table.Column[prospect.HurtOn]{
 		}
 		return short(h.By)
 	}},
-	{Name: "lost", Text: func(h prospect.HurtOn) string { return lost(h.Lost) }},
+	{Name: "lost", Text: func(h prospect.HurtOn) string {
+		if h.Lost == 0 { // a service that is hurt lost some: it was not measured
+			return "-"
+		}
+		return lost(h.Lost)
+	}},
 	{Name: "minutes", Text: func(h prospect.HurtOn) string { return fmt.Sprint(h.Minutes) }},
 	{Name: "nodes", Text: func(h prospect.HurtOn) string { return fmt.Sprint(h.Nodes) }}, // the last one: a single node does not show it
 }

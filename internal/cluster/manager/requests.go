@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/promapi"
 	"tenon.sh/tenon/internal/cluster/query"
 	"tenon.sh/tenon/internal/decide/share"
 	"tenon.sh/tenon/internal/model/node"
@@ -37,7 +38,7 @@ const (
 // and writes the answers into status.queried of the report of their node. Only the
 // replica that leads does so.
 type requests struct {
-	server  query.Server
+	server  promapi.Server
 	reports client.Reader
 	write   func(ctx context.Context, report string, patch []byte) error
 	asked   *prometheus.CounterVec
@@ -155,10 +156,10 @@ func (r *requests) ask(ctx context.Context, questions []query.Question) (found m
 	defer cancel()
 	next := make(chan query.Question)
 	var asking sync.WaitGroup
-	for range min(query.AtOnce, len(questions)) {
+	for range min(promapi.AtOnce, len(questions)) {
 		asking.Go(func() {
 			for q := range next {
-				all, err := c.Ask(ctx, q)
+				all, err := query.Ask(ctx, c, q)
 				take(q, all, err)
 			}
 		})

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"tenon.sh/tenon/api/v1alpha1"
-	"tenon.sh/tenon/internal/cluster/query"
+	"tenon.sh/tenon/internal/cluster/promapi"
 )
 
 // aPrometheus answers each question about the requests of pods with the same counts.
@@ -97,7 +97,7 @@ type roundScene struct {
 
 func newRoundScene(t *testing.T, url string) *roundScene {
 	s := &roundScene{t: t, written: map[string]*v1alpha1.Queried{}}
-	s.requests = newRequests(Options{Prometheus: query.Server{URL: url}, Log: slog.New(slog.DiscardHandler)}, &s.list, func(_ context.Context, report string, patch []byte) error {
+	s.requests = newRequests(Options{Prometheus: promapi.Server{URL: url}, Log: slog.New(slog.DiscardHandler)}, &s.list, func(_ context.Context, report string, patch []byte) error {
 		if s.refuse != nil {
 			return s.refuse
 		}

@@ -33,7 +33,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/certificate"
 	"tenon.sh/tenon/internal/cluster/endpoint"
 	"tenon.sh/tenon/internal/cluster/manager/opener"
-	"tenon.sh/tenon/internal/cluster/query"
+	"tenon.sh/tenon/internal/cluster/promapi"
 	"tenon.sh/tenon/internal/cluster/webhooks"
 )
 
@@ -55,7 +55,7 @@ type Options struct {
 	SchedulerNames map[string]string
 	// Prometheus is the server that knows the requests of services whose objective
 	// has the source query. The zero Server is none.
-	Prometheus query.Server
+	Prometheus promapi.Server
 	// Metrics and Health are addresses on which the manager listens. An empty
 	// address disables its server. Scheduler is the name of the scheduler that
 	// chooses CPUs, or empty.

@@ -40,7 +40,7 @@ func (w Window) Steps() int64 { return dayMinutes / w.Step }
 
 // Node makes a node of its days, the first day first. A day without the node is nil.
 func (w Window) Node(m Machine, s Sources, rules overcommit.Config, days []*NodeDay) prospect.Node {
-	n := prospect.Node{Name: m.Name, Pool: m.Pool, CPU: m.CPU, Memory: m.Memory, Start: w.First * dayMinutes, Step: w.Step}
+	n := prospect.Node{Name: m.Name, Pool: m.Pool, CPU: m.Size.CPU, Memory: m.Size.Memory, Spare: m.Size.Memory.Percent(prospect.SparePercent), Start: w.First * dayMinutes, Step: w.Step}
 	knowsBatch := s.Label != "" && s.couldBeBatch() != ""
 	held := map[string]*prospect.Hurt{}
 	for _, d := range days {
@@ -48,8 +48,8 @@ func (w Window) Node(m Machine, s Sources, rules overcommit.Config, days []*Node
 			at := stepOf(d, i)
 			cpu, memory, unneeded := at.sums(s, rules, m)
 			cpu.unneeded, memory.unneeded = unneeded, unneeded
-			n.RoomCPU = append(n.RoomCPU, int64(roomOf(rules.CPU, m.CPU, rules.ReservedCPU, cpu, 1)))
-			n.RoomMemory = append(n.RoomMemory, mebibytes(int64(roomOf(rules.Memory, m.Memory, rules.ReservedMemory, memory, 1<<10))>>10))
+			n.RoomCPU = append(n.RoomCPU, int64(roomOf(rules.CPU, m.Size.CPU, rules.ReservedCPU, cpu, 1)))
+			n.RoomMemory = append(n.RoomMemory, mebibytes(int64(roomOf(rules.Memory, m.Size.Memory, rules.ReservedMemory, memory, 1<<10))>>10))
 			n.UsedCPU = append(n.UsedCPU, cpu.used)
 			n.UsedMemory = append(n.UsedMemory, mebibytes(memory.used))
 			if knowsBatch {
@@ -115,7 +115,7 @@ func (at step) sums(s Sources, rules overcommit.Config, m Machine) (cpu, memory 
 	memory = at.of(s, s.Memory, rules.Memory.Policy, UsedMemory, PodsMemory, CountedMemory)
 	// A node that has no pod with a request has no series about it.
 	asked, holds := unit.MilliCPU(max(at(AskedCPU), 0)), unit.Bytes(max(at(AskedMemory), 0))<<10
-	return cpu, memory, rules.Unneeded(asked, m.CPU, holds, m.Memory)
+	return cpu, memory, rules.Unneeded(asked, m.Size.CPU, holds, m.Size.Memory)
 }
 
 func (at step) of(s Sources, whole Source, policy overcommit.ReclaimPolicy, used, pods, counted Column) amount {

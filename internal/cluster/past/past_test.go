@@ -26,9 +26,9 @@ func TestColumnsGiveTheRoomOfTheFormula(t *testing.T) {
 			CPU:    overcommit.Reclaim{ThresholdPercent: unit.Percent(rnd.IntN(101)), Policy: policies[2*rnd.IntN(2)]},
 			Memory: overcommit.Reclaim{ThresholdPercent: unit.Percent(rnd.IntN(101)), Policy: policies[rnd.IntN(3)]},
 		}
-		m := Machine{Name: "n", CPU: unit.CPUs(1 + rnd.IntN(64)), Memory: unit.Bytes(1+rnd.IntN(256)) << 30}
-		cpu := overcommit.Sums[unit.MilliCPU]{Capacity: m.CPU, Reserved: rules.ReservedCPU, System: unit.MilliCPU(rnd.IntN(2000))}
-		memory := overcommit.Sums[unit.Bytes]{Capacity: m.Memory, Reserved: rules.ReservedMemory, System: unit.Bytes(rnd.IntN(4096)) << 20}
+		m := Machine{Name: "n", Size: Size{unit.CPUs(1 + rnd.IntN(64)), unit.Bytes(1+rnd.IntN(256)) << 30}}
+		cpu := overcommit.Sums[unit.MilliCPU]{Capacity: m.Size.CPU, Reserved: rules.ReservedCPU, System: unit.MilliCPU(rnd.IntN(2000))}
+		memory := overcommit.Sums[unit.Bytes]{Capacity: m.Size.Memory, Reserved: rules.ReservedMemory, System: unit.Bytes(rnd.IntN(4096)) << 20}
 		sum := map[Column]int64{}
 		for range rnd.IntN(10) {
 			u, r := rnd.Int64N(4000), rnd.Int64N(4000)
@@ -43,7 +43,7 @@ func TestColumnsGiveTheRoomOfTheFormula(t *testing.T) {
 				sum[c] += v
 			}
 		}
-		cpu.Unneeded = rules.Unneeded(unit.MilliCPU(sum[AskedCPU]), m.CPU, unit.Bytes(sum[AskedMemory])<<10, m.Memory)
+		cpu.Unneeded = rules.Unneeded(unit.MilliCPU(sum[AskedCPU]), m.Size.CPU, unit.Bytes(sum[AskedMemory])<<10, m.Size.Memory)
 		memory.Unneeded = cpu.Unneeded
 		sum[UsedCPU] += int64(cpu.System)
 		sum[UsedMemory] += int64(memory.System >> 10)
@@ -71,7 +71,7 @@ func TestColumnsGiveTheRoomOfTheFormula(t *testing.T) {
 // TestWhatIsNotKnownIsNoRoom has days in which some series are missing.
 func TestWhatIsNotKnownIsNoRoom(t *testing.T) {
 	rules := overcommit.Config{CPU: overcommit.Reclaim{ThresholdPercent: 60, Policy: overcommit.ByUsage}, Memory: overcommit.Reclaim{ThresholdPercent: 60, Policy: overcommit.ByUsage}, ReservedCPU: 500}
-	m := Machine{Name: "n", CPU: 10_000, Memory: 10 << 30}
+	m := Machine{Name: "n", Size: Size{10_000, 10 << 30}}
 	known := Sources{Label: "node", CPU: NodeExporter, Memory: NodeExporter, Owners: true}
 	for name, tc := range map[string]struct {
 		sources           Sources
@@ -110,7 +110,7 @@ func TestASampleHasTheSharesOfTheFleet(t *testing.T) {
 		case i < 630:
 			pool, cpu = "rare", unit.CPUs(16)
 		}
-		all = append(all, Machine{Name: fmt.Sprintf("n%04d", i), Pool: pool, CPU: cpu})
+		all = append(all, Machine{Name: fmt.Sprintf("n%04d", i), Pool: pool, Size: Size{CPU: cpu}})
 	}
 	draw := func(n int, seed uint64) []Machine { return Sample(all, n, seed) }
 	count := func(some []Machine, pool string) (n int) {

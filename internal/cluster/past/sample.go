@@ -23,7 +23,7 @@ func Sample(machines []Machine, n int, seed uint64) []Machine {
 	}
 	groups := map[kind][]Machine{}
 	for _, m := range all {
-		k := kind{m.Pool, m.CPU}
+		k := kind{m.Pool, m.Size.CPU}
 		groups[k] = append(groups[k], m)
 	}
 	kinds := make([]kind, 0, len(groups))

@@ -55,11 +55,16 @@ type Sources struct {
 
 // A Machine is a node as the server knows it.
 type Machine struct {
-	Name      string        `json:"name"`
-	Pool      string        `json:"pool,omitempty"`
-	CPU       unit.MilliCPU `json:"cpu_mcpu"`
-	Memory    unit.Bytes    `json:"memory_bytes"`
-	Addresses []string      `json:"addresses,omitempty"`
+	Name      string   `json:"name"`
+	Pool      string   `json:"pool,omitempty"`
+	Size      Size     `json:"size"`
+	Addresses []string `json:"addresses,omitempty"`
+}
+
+// A Size is how large a node is.
+type Size struct {
+	CPU    unit.MilliCPU `json:"cpu_mcpu"`
+	Memory unit.Bytes    `json:"memory_bytes"`
 }
 
 // A Column is one measure of nodes over time: CPU in thousandths of a CPU, memory in

@@ -14,6 +14,7 @@ import (
 
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/fetch"
+	"tenon.sh/tenon/internal/cluster/promapi"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -59,7 +60,7 @@ func parse(r io.Reader) (map[string]v1alpha1.QueriedService, error) {
 			h = &histogram{}
 			pods[s.Metric["pod"]] = h
 		}
-		if value, is := numberOf(s.Value[1]); !is {
+		if value, is := promapi.Number(s.Value[1]); !is {
 			h.damaged = true
 		} else if end := s.Metric["le"]; end == "" {
 			h.read(value)
@@ -74,16 +75,6 @@ func parse(r io.Reader) (map[string]v1alpha1.QueriedService, error) {
 		all[name] = h.service()
 	}
 	return all, nil
-}
-
-// numberOf returns the number in a sample.
-func numberOf(sample json.RawMessage) (float64, bool) {
-	var text string
-	if json.Unmarshal(sample, &text) != nil { // none, or a native histogram
-		return 0, false
-	}
-	v, err := strconv.ParseFloat(text, 64)
-	return v, err == nil && !math.IsNaN(v)
 }
 
 // A histogram is that of one pod.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/api/v1alpha1"
+	"tenon.sh/tenon/internal/cluster/promapi"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -79,7 +80,7 @@ func TestARealPrometheusAnswers(t *testing.T) {
 	entry := func(namespace, name string) string {
 		return fmt.Sprintf("{targets: [%q], labels: {namespace: %s, pod: %s}}", strings.TrimPrefix(pod.URL, "http://"), namespace, name)
 	}
-	s := Server{URL: startPrometheus(t, "{job_name: pods, static_configs: ["+strings.Join([]string{entry("shop", "web-0"), entry("shop", "web-1"), entry("bank", "web-0"), entry("bank", "vault-0")}, ", ")+"]}")}
+	s := promapi.Server{URL: startPrometheus(t, "{job_name: pods, static_configs: ["+strings.Join([]string{entry("shop", "web-0"), entry("shop", "web-1"), entry("bank", "web-0"), entry("bank", "vault-0")}, ", ")+"]}")}
 	c, err := s.Open()
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +92,7 @@ func TestARealPrometheusAnswers(t *testing.T) {
 		var all []v1alpha1.QueriedService
 		var err error
 		for range 150 {
-			if all, err = c.Ask(t.Context(), q); len(all) == len(q.Pods) && is(all[0]) {
+			if all, err = Ask(t.Context(), c, q); len(all) == len(q.Pods) && is(all[0]) {
 				return all
 			}
 			time.Sleep(200 * time.Millisecond)
@@ -129,7 +130,7 @@ func TestARealPrometheusAnswers(t *testing.T) {
 		"all characters":               {"shop", v1alpha1.RequestSeries{Family: "rtt_seconds", Labels: map[string]string{"code": "\x00\a\b\f\n\r\t\v\\\"'`\u00e9\u2028\U0001f600\x7f"}}, []string{"web-0"}},
 		"another histogram":            {"shop", v1alpha1.RequestSeries{Family: "other_seconds"}, []string{"web-0"}},
 	} {
-		if got, err := c.Ask(t.Context(), q); err != nil || !trouble(node.TroubleAbsent)(got[0]) {
+		if got, err := Ask(t.Context(), c, q); err != nil || !trouble(node.TroubleAbsent)(got[0]) {
 			t.Errorf("%s: %+v, %v", what, got, err)
 		}
 	}

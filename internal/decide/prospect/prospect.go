@@ -56,7 +56,7 @@ type Hurt struct {
 	// By is the workload that it waited for, or "" if its own CPU limit held it back.
 	By      string        `json:"by,omitempty"`
 	Minutes int64         `json:"minutes"` // in which it was hurt
-	Lost    time.Duration `json:"lost_ns"` // the sum of its waits or its throttling
+	Lost    time.Duration `json:"lost_ns"` // the sum of its waits or its throttling; 0: not measured
 }
 
 // An Outlook is what is known of a node for batch work. Outlooks of several nodes

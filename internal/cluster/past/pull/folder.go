@@ -15,7 +15,6 @@ import (
 	"slices"
 
 	"tenon.sh/tenon/internal/cluster/past"
-	"tenon.sh/tenon/internal/decide/overcommit"
 	"tenon.sh/tenon/internal/decide/prospect"
 )
 
@@ -26,15 +25,8 @@ const (
 
 // asked is what a folder was begun with. A reading with anything else is another one.
 type asked struct {
-	URL       string            `json:"url"`
-	Rules     overcommit.Config `json:"rules"`
-	Days      int64             `json:"days"`
-	Step      int64             `json:"step_minutes"`
-	Sample    int               `json:"sample,omitempty"`
-	Seed      uint64            `json:"seed,omitempty"`
-	AtOnce    int               `json:"nodes_at_once"`
-	NodeLabel string            `json:"node_label,omitempty"`
-	PoolLabel string            `json:"pool_label,omitempty"`
+	URL string `json:"url"`
+	Choice
 }
 
 // A found is what a server has, and what of it is read. It is the first file of a
@@ -155,7 +147,6 @@ func (f *folder) load(of int64, part int) (nodes []past.NodeDay, err error) {
 // A Past is a folder that is complete.
 type Past struct {
 	*folder
-	rules     overcommit.Config
 	anonymous bool
 }
 
@@ -192,7 +183,7 @@ func (p *Past) Nodes() iter.Seq2[prospect.Node, error] {
 				return
 			}
 			for _, m := range machines {
-				n := p.Window.Node(m, p.Sources, p.rules, days[m.Name])
+				n := p.Window.Node(m, p.Sources, p.Asked.Rules, days[m.Name])
 				if p.anonymous {
 					n = a.Hide(n)
 				}

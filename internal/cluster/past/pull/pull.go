@@ -11,33 +11,40 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/cluster/past"
-	"tenon.sh/tenon/internal/cluster/query"
+	"tenon.sh/tenon/internal/cluster/promapi"
 	"tenon.sh/tenon/internal/decide/overcommit"
 )
 
-// Options say what to read, and how.
-type Options struct {
-	Server query.Server
-	Rules  overcommit.Config // the rules of the room
-	// Dir keeps the finished parts. It has the names of nodes and services.
-	Dir string
-	// Days is the number of whole days, in UTC, that end at the last midnight before
-	// Now. Step is the length of a step in minutes. A folder that was begun keeps its
-	// days.
-	Days, Step int64
-	Now        time.Time
+// A Choice is what is read. A folder has one.
+type Choice struct {
+	Rules overcommit.Config `json:"rules"` // of the room
+	// Days is the number of whole days, in UTC, that end at the last midnight. A folder
+	// that was begun keeps its days. Step is the length of a step in minutes.
+	Days int64 `json:"days"`
+	Step int64 `json:"step_minutes"`
 	// Sample is the number of nodes that are drawn, by pool and size; 0: all.
-	Sample int
-	Seed   uint64
+	Sample int    `json:"sample,omitempty"`
+	Seed   uint64 `json:"seed,omitempty"`
+	// AtOnce is the most nodes of one query, and of a part; 0: 50.
+	AtOnce int `json:"nodes_at_once"`
 	// NodeLabel is the label of cAdvisor's series with the name of the node, and
 	// PoolLabel that of kube_node_labels with the pool. If they are empty, Read finds
 	// them.
-	NodeLabel, PoolLabel string
-	// Anonymous has Nodes replace the names of nodes, pools and services.
+	NodeLabel string `json:"node_label,omitempty"`
+	PoolLabel string `json:"pool_label,omitempty"`
+}
+
+// Options say what to read, from where, and how.
+type Options struct {
+	Choice
+	Server promapi.Server
+	// Dir keeps the finished parts. It has the names of nodes and services.
+	Dir string
+	Now time.Time
+	// Anonymous has Nodes replace the names of nodes, pools and services, and errors
+	// have none.
 	Anonymous bool
-	// AtOnce is the number of nodes of one query, and Patience the time for it.
-	AtOnce   int
-	Patience time.Duration
+	Patience  time.Duration // the time for one query; 0: two minutes
 	// Report is told how far the reading is, after each part and before each wait.
 	Report func(Progress)
 
@@ -96,7 +103,7 @@ const (
 // A puller reads.
 type puller struct {
 	Options
-	client   *query.Client
+	client   *promapi.Client
 	progress Progress
 	most     int // nodes in one query, as the server allowed
 }
@@ -143,13 +150,12 @@ func Read(ctx context.Context, o Options) (*Past, error) {
 	if err := p.fill(ctx, f); err != nil {
 		return nil, err
 	}
-	return &Past{folder: f, rules: o.Rules, anonymous: o.Anonymous}, nil
+	return &Past{folder: f, anonymous: o.Anonymous}, nil
 }
 
 // begin opens the folder, or begins one with what the server has.
 func (p *puller) begin(ctx context.Context) (*folder, error) {
-	asked := asked{URL: p.Server.URL, Rules: p.Rules, Days: p.Days, Step: p.Step, Sample: p.Sample, Seed: p.Seed, AtOnce: p.AtOnce, NodeLabel: p.NodeLabel, PoolLabel: p.PoolLabel}
-	f, err := open(p.Dir, asked)
+	f, err := open(p.Dir, asked{p.Server.URL, p.Choice})
 	if f != nil || err != nil {
 		return f, err
 	}
@@ -158,7 +164,7 @@ func (p *puller) begin(ctx context.Context) (*folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	found.Format, found.Asked, found.Window = format, asked, w
+	found.Format, found.Asked, found.Window = format, asked{p.Server.URL, p.Choice}, w
 	return create(p.Dir, found)
 }
 
@@ -192,7 +198,7 @@ func (p *puller) part(ctx context.Context, f *folder, of int64, machines []past.
 			what: fmt.Sprintf("%s of %d nodes on %s", q.Column, len(machines), dateOf(of)), span: t.span(),
 			text: func(some []past.Machine) string { return f.Sources.Queries(p.Rules, some, f.Window.Step*60)[i].Text },
 		}
-		if err := p.each(ctx, ask, machines, func(lines []query.Line) error { return t.add(q, lines) }); err != nil {
+		if err := p.each(ctx, ask, machines, func(lines []promapi.Line) error { return t.add(q, lines) }); err != nil {
 			return nil, err
 		}
 	}
@@ -206,12 +212,12 @@ func (p *puller) part(ctx context.Context, f *folder, of int64, machines []past.
 type question struct {
 	what string
 	text func([]past.Machine) string
-	span query.Span
+	span promapi.Span
 }
 
 // each asks a question and passes the answers on. If the server refuses it because it is
 // too large, each asks it in halves: of the nodes, or of the time of one node.
-func (p *puller) each(ctx context.Context, q question, machines []past.Machine, use func([]query.Line) error) error {
+func (p *puller) each(ctx context.Context, q question, machines []past.Machine, use func([]promapi.Line) error) error {
 	for len(machines) > p.most {
 		some := machines[:p.most]
 		if err := p.each(ctx, q, some, use); err != nil {
@@ -220,11 +226,11 @@ func (p *puller) each(ctx context.Context, q question, machines []past.Machine, 
 		machines = machines[len(some):]
 	}
 	lines, err := p.ask(ctx, q.what, q.text(machines), q.span)
-	refused, is := errors.AsType[*query.Refusal](err)
+	refused, is := errors.AsType[*promapi.Refusal](err)
 	switch n, seconds := len(machines), q.span.Last-q.span.First; {
 	case err == nil:
 		return use(lines)
-	case !is || refused.Cause != query.TooMuch:
+	case !is || refused.Cause != promapi.TooMuch:
 		return err
 	case n > 1:
 		p.most = (n + 1) / 2
@@ -243,12 +249,12 @@ func (p *puller) each(ctx context.Context, q question, machines []past.Machine, 
 }
 
 // ask asks a query until the server answers it or refuses it for good.
-func (p *puller) ask(ctx context.Context, what, text string, s query.Span) ([]query.Line, error) {
+func (p *puller) ask(ctx context.Context, what, text string, s promapi.Span) ([]promapi.Line, error) {
 	pause := firstWait
 	for try := 1; ; try++ {
 		p.progress.Queries++
 		lines, err := p.client.Evaluate(ctx, text, s, p.Patience)
-		refused, is := errors.AsType[*query.Refusal](err)
+		refused, is := errors.AsType[*promapi.Refusal](err)
 		if !is {
 			return lines, err
 		}
@@ -256,7 +262,7 @@ func (p *puller) ask(ctx context.Context, what, text string, s query.Span) ([]qu
 		if p.Anonymous {
 			failed.Text = ""
 		}
-		if refused.Cause != query.Busy || try == tries {
+		if refused.Cause != promapi.Busy || try == tries {
 			return nil, failed
 		}
 		now := p.progress

@@ -23,7 +23,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tenon.sh/tenon/internal/cluster/query"
+	"tenon.sh/tenon/internal/cluster/promapi"
 	"tenon.sh/tenon/internal/decide/overcommit"
 	"tenon.sh/tenon/internal/decide/prospect"
 )
@@ -91,7 +91,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	first, last, every := number("start"), number("end"), number("step")
-	if points := (last-first)/every + 1; points > query.MostSteps {
+	if points := (last-first)/every + 1; points > promapi.MostSteps {
 		http.Error(w, `{"status":"error","errorType":"bad_data","error":"exceeded maximum resolution"}`, http.StatusBadRequest)
 		return
 	} else if points > f.most.Load() {
@@ -221,7 +221,7 @@ func (f *fake) start(t *testing.T) Options {
 	s := httptest.NewServer(f)
 	t.Cleanup(s.Close)
 	return Options{
-		Server: query.Server{URL: s.URL}, Rules: rules(), Dir: filepath.Join(t.TempDir(), "past"), Days: 3, Step: 5, Now: now, AtOnce: 4, Patience: 5 * time.Second,
+		Server: promapi.Server{URL: s.URL}, Choice: Choice{Rules: rules(), Days: 3, Step: 5, AtOnce: 4}, Dir: filepath.Join(t.TempDir(), "past"), Now: now, Patience: 5 * time.Second,
 		wait: func(ctx context.Context, _ time.Duration) error { return ctx.Err() },
 	}
 }
@@ -486,22 +486,22 @@ func TestAServerThatNeverAnswersIsAnErrorThatNamesTheQuery(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		before func(int, http.ResponseWriter, *http.Request) bool
-		cause  query.Cause
+		cause  promapi.Cause
 		tries  int
 	}{
-		"the token is wrong":    {always(http.StatusUnauthorized, "no"), query.Wrong, 1},
-		"the query is wrong":    {always(http.StatusBadRequest, `{"status":"error","errorType":"bad_data","error":"parse error"}`), query.Wrong, 1},
-		"always busy":           {always(http.StatusTooManyRequests, ""), query.Busy, tries},
-		"always too much":       {always(http.StatusUnprocessableEntity, ""), query.TooMuch, 1},
-		"another page":          {always(http.StatusOK, `{"status":"success","data":{"resultType":"string","result":[]}}`), query.Wrong, 1},
-		"a page of HTML":        {always(http.StatusOK, "<html>"), query.Busy, tries},
-		"values that none want": {always(http.StatusOK, `{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"node":"hidden-node-000"},"values":[["x","1"]]}]}}`), query.Wrong, 1},
+		"the token is wrong":    {always(http.StatusUnauthorized, "no"), promapi.Wrong, 1},
+		"the query is wrong":    {always(http.StatusBadRequest, `{"status":"error","errorType":"bad_data","error":"parse error"}`), promapi.Wrong, 1},
+		"always busy":           {always(http.StatusTooManyRequests, ""), promapi.Busy, tries},
+		"always too much":       {always(http.StatusUnprocessableEntity, ""), promapi.TooMuch, 1},
+		"another page":          {always(http.StatusOK, `{"status":"success","data":{"resultType":"string","result":[]}}`), promapi.Wrong, 1},
+		"a page of HTML":        {always(http.StatusOK, "<html>"), promapi.Busy, tries},
+		"values that none want": {always(http.StatusOK, `{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"node":"hidden-node-000"},"values":[["x","1"]]}]}}`), promapi.Wrong, 1},
 	} {
 		f := &fake{nodes: 2, before: tc.before}
 		o := f.start(t)
 		_, err := Read(t.Context(), o)
 		failed, is := errors.AsType[*Failure](err)
-		refused, was := errors.AsType[*query.Refusal](err)
+		refused, was := errors.AsType[*promapi.Refusal](err)
 		if !is || !was || refused.Cause != tc.cause || failed.Tries != tc.tries || !strings.Contains(failed.Text, "hidden-node-000") || !strings.Contains(err.Error(), failed.What) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -541,7 +541,7 @@ func TestNoSecretIsKeptOrSaid(t *testing.T) {
 	if err := os.WriteFile(file, []byte("s3cr3t\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for name, s := range map[string]query.Server{
+	for name, s := range map[string]promapi.Server{
 		"a token in a file":       {TokenFile: file},
 		"a token":                 {Token: "s3cr3t"},
 		"a user":                  {User: "me", PasswordFile: file},
@@ -636,7 +636,7 @@ func TestAServerWithoutNodesIsAnError(t *testing.T) {
 			return bad
 		}
 		o := f.start(t)
-		if want == ErrNoRequests {
+		if errors.Is(want, ErrNoRequests) {
 			o.Rules.Memory.Policy = overcommit.ByMaxUsageRequest
 		}
 		if _, err := Read(t.Context(), o); !errors.Is(err, want) {

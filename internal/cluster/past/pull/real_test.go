@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/cluster/past"
-	"tenon.sh/tenon/internal/cluster/query"
+	"tenon.sh/tenon/internal/cluster/promapi"
 	"tenon.sh/tenon/internal/decide/overcommit"
 	"tenon.sh/tenon/internal/decide/prospect"
 	"tenon.sh/tenon/internal/model/node"
@@ -323,7 +323,7 @@ func machines(name, address string, from, to int64) []made {
 // readReal reads from a server by some rules.
 func readReal(t *testing.T, url string, days int64, c overcommit.Config) (*Past, map[string]prospect.Node) {
 	t.Helper()
-	p, err := Read(t.Context(), Options{Server: query.Server{URL: url}, Rules: c, Dir: filepath.Join(t.TempDir(), "past"), Days: days, Step: 5, Now: now})
+	p, err := Read(t.Context(), Options{Server: promapi.Server{URL: url}, Choice: Choice{Rules: c, Days: days, Step: 5}, Dir: filepath.Join(t.TempDir(), "past"), Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -660,7 +660,7 @@ func TestAWeekOfManyNodes(t *testing.T) {
 	t.Logf("the week was made in %v", time.Since(begun).Round(time.Second))
 	begun = time.Now()
 	var last Progress
-	p, err := Read(context.Background(), Options{Server: query.Server{URL: url}, Rules: rules(), Dir: filepath.Join(t.TempDir(), "past"), Days: days, Step: 5, Now: now, Report: func(p Progress) { last = p }})
+	p, err := Read(context.Background(), Options{Server: promapi.Server{URL: url}, Choice: Choice{Rules: rules(), Days: days, Step: 5}, Dir: filepath.Join(t.TempDir(), "past"), Now: now, Report: func(p Progress) { last = p }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"tenon.sh/tenon/internal/cluster/past"
-	"tenon.sh/tenon/internal/cluster/query"
+	"tenon.sh/tenon/internal/cluster/promapi"
 	"tenon.sh/tenon/internal/model/unit"
 )
 
@@ -50,7 +50,7 @@ func (p *puller) survey(ctx context.Context, w past.Window) (found, error) {
 	f := found{Sources: sources, Names: slices.Sorted(maps.Keys(s.nodes))}
 	var whole []past.Machine
 	for _, m := range s.nodes {
-		if m.CPU <= 0 || m.Memory <= 0 {
+		if m.Size.CPU <= 0 || m.Size.Memory <= 0 {
 			f.Unsized++
 			continue
 		}
@@ -65,12 +65,12 @@ func (p *puller) survey(ctx context.Context, w past.Window) (found, error) {
 }
 
 // at asks for the values of an expression at the end of a day of the window.
-func (s *surveyor) at(i int64, what, text string) []query.Line {
+func (s *surveyor) at(i int64, what, text string) []promapi.Line {
 	if s.err != nil {
 		return nil
 	}
 	end := (s.window.First + i + 1) * day
-	lines, err := s.ask(s.ctx, what, text, query.Span{First: end, Last: end})
+	lines, err := s.ask(s.ctx, what, text, promapi.Span{First: end, Last: end})
 	s.err = err
 	return lines
 }
@@ -88,7 +88,7 @@ func (s *surveyor) eachDay(what, text string, use func(labels map[string]string,
 }
 
 // last returns the values at the end of the last day that has some.
-func (s *surveyor) last(what, text string) []query.Line {
+func (s *surveyor) last(what, text string) []promapi.Line {
 	for i := range s.window.Days {
 		if lines := s.at(s.window.Days-1-i, what, text); len(lines) > 0 {
 			return lines
@@ -236,9 +236,9 @@ func (s *surveyor) sizes(is past.Sources) {
 			switch {
 			case m == nil || v <= 0 || v > 1<<53:
 			case labels["resource"] == "cpu":
-				m.CPU = unit.MilliCPU(v*1000 + 0.5)
+				m.Size.CPU = unit.MilliCPU(v*1000 + 0.5)
 			case labels["resource"] == "memory":
-				m.Memory = unit.Bytes(v)
+				m.Size.Memory = unit.Bytes(v)
 			}
 		}
 	}
@@ -274,7 +274,7 @@ func (s *surveyor) sizes(is past.Sources) {
 // unsized reports whether the size of a node is not known.
 func (s *surveyor) unsized() bool {
 	for _, m := range s.nodes {
-		if m.CPU <= 0 || m.Memory <= 0 {
+		if m.Size.CPU <= 0 || m.Size.Memory <= 0 {
 			return true
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"tenon.sh/tenon/internal/cluster/past"
-	"tenon.sh/tenon/internal/cluster/query"
+	"tenon.sh/tenon/internal/cluster/promapi"
 	"tenon.sh/tenon/internal/decide/prospect"
 )
 
@@ -38,9 +38,9 @@ func newTable(w past.Window, of int64, machines []past.Machine) *table {
 }
 
 // span returns the ends of the steps of the day: a rate is about the time before it.
-func (t *table) span() query.Span {
+func (t *table) span() promapi.Span {
 	step := t.window.Step * 60
-	return query.Span{First: t.from + step, Last: t.from + day, Every: step}
+	return promapi.Span{First: t.from + step, Last: t.from + day, Every: step}
 }
 
 // stepAt returns the step that ends at a time.
@@ -55,7 +55,7 @@ func (t *table) stepAt(at int64) (int64, error) {
 
 // add adds an answer to the column of a query. Nodes that were not asked for are other
 // ones with the same address.
-func (t *table) add(q past.Query, lines []query.Line) error {
+func (t *table) add(q past.Query, lines []promapi.Line) error {
 	for _, l := range lines {
 		i, has := t.byName[l.Labels[q.Label]]
 		if !has {
@@ -115,7 +115,7 @@ func (p *puller) held(ctx context.Context, f *folder, t *table, machines []past.
 		if q.text(machines) == "" {
 			return nil
 		}
-		return p.each(ctx, q, machines, func(lines []query.Line) error {
+		return p.each(ctx, q, machines, func(lines []promapi.Line) error {
 			for _, l := range lines {
 				i, has := t.byName[l.Labels[f.Sources.Label]]
 				if !has {
@@ -185,7 +185,7 @@ func (p *puller) owners(ctx context.Context, f *folder, of int64, places []place
 	})
 	for some := range slices.Chunk(slices.Compact(pods), podsAtOnce) {
 		end := (of + 1) * day
-		lines, err := p.ask(ctx, fmt.Sprintf("the owners of %d pods on %s", len(some), dateOf(of)), past.OwnerQuery(some, day), query.Span{First: end, Last: end})
+		lines, err := p.ask(ctx, fmt.Sprintf("the owners of %d pods on %s", len(some), dateOf(of)), past.OwnerQuery(some, day), promapi.Span{First: end, Last: end})
 		if err != nil {
 			return nil, err
 		}

@@ -134,10 +134,10 @@ func listOf(all []field) string {
 // find finds the columns in the first line of a table. If all are numbers, that line has
 // values already.
 func (m Mapping) find(first []string) (header bool, err error) {
-	numbers := true
+	numbers, places := true, map[*column]int{}
 	for _, c := range m.columns {
 		n, err := strconv.Atoi(c.name)
-		numbers = numbers && (c.fixed || err == nil && n > 0)
+		places[c], numbers = n-1, numbers && (c.fixed || err == nil && n > 0)
 	}
 	for _, of := range fields {
 		c := m.columns[of]
@@ -145,8 +145,7 @@ func (m Mapping) find(first []string) (header bool, err error) {
 		case c == nil || c.fixed:
 			continue
 		case numbers:
-			n, _ := strconv.Atoi(c.name) // it is a number, as all are
-			c.at = n - 1
+			c.at = places[c]
 		default:
 			c.at = slices.IndexFunc(first, func(name string) bool { return strings.TrimSpace(strings.TrimPrefix(name, "\ufeff")) == c.name })
 		}
@@ -198,10 +197,8 @@ const (
 
 // A machine is what was read about a node so far, by steps.
 type machine struct {
-	name, pool string
-	cpu        unit.MilliCPU // the greatest one
-	memory     unit.Bytes
-	steps      map[int64]*sample
+	prospect.Node // its greatest size, and no columns yet
+	steps         map[int64]*sample
 }
 
 // A sample is what the lines of one step say: sums of the use, and of the shares of the
@@ -316,13 +313,13 @@ func (t *table) add(line int, record []string) error {
 	t.first, t.last = min(t.first, step), max(t.last, step)
 	m := t.machines[name]
 	if m == nil {
-		m = &machine{name: strings.Clone(name), steps: map[int64]*sample{}}
-		t.machines[m.name] = m
+		m = &machine{Node: prospect.Node{Name: strings.Clone(name)}, steps: map[int64]*sample{}}
+		t.machines[m.Name] = m
 	}
-	if pool, _ := value(fieldPool); pool != m.pool {
-		m.pool = strings.Clone(pool)
+	if pool, _ := value(fieldPool); pool != m.Pool {
+		m.Pool = strings.Clone(pool)
 	}
-	m.cpu = max(m.cpu, unit.MilliCPU(math.Round(min(capacity*inCapacity.size, mostCPU))))
+	m.CPU = max(m.CPU, unit.MilliCPU(math.Round(min(capacity*inCapacity.size, mostCPU))))
 	s := m.steps[step]
 	if s == nil {
 		s = &sample{}
@@ -367,7 +364,7 @@ func (t *table) addMemory(m *machine, s *sample, value func(field) (string, *col
 	if err != nil {
 		return err
 	}
-	m.memory = max(m.memory, unit.Bytes(min(size*inSize.size, mostMemory)))
+	m.Memory = max(m.Memory, unit.Bytes(min(size*inSize.size, mostMemory)))
 	if s.known = true; inMemory.unit == percent {
 		s.filled = max(s.filled, memory/100)
 	} else {
@@ -382,7 +379,7 @@ func (t *table) nodes(yield func(prospect.Node, error) bool) {
 	for _, m := range t.machines {
 		all = append(all, m)
 	}
-	slices.SortFunc(all, func(a, b *machine) int { return cmp.Compare(a.name, b.name) })
+	slices.SortFunc(all, func(a, b *machine) int { return cmp.Compare(a.Name, b.Name) })
 	for _, m := range all {
 		if !yield(t.node(m), nil) {
 			return
@@ -392,16 +389,17 @@ func (t *table) nodes(yield func(prospect.Node, error) bool) {
 
 // node makes a node. All nodes of a table have the same steps.
 func (t *table) node(m *machine) prospect.Node {
-	n := prospect.Node{Name: m.name, Pool: m.pool, CPU: m.cpu, Memory: m.memory, Start: t.first * t.Step, Step: t.Step}
+	n := m.Node
+	n.Spare, n.Start, n.Step = m.Memory.Percent(prospect.SparePercent), t.first*t.Step, t.Step
 	for i := t.first; i <= t.last; i++ {
 		cpu, memory, room, free := int64(prospect.Absent), int64(prospect.Absent), int64(prospect.Absent), int64(prospect.Absent)
 		if s := m.steps[i]; s != nil {
-			cpu = int64(math.Round(min((s.cpu+s.share*float64(m.cpu))/float64(s.lines), mostCPU)))
-			room = int64(overcommit.AmountOf(t.Rules.CPU, overcommit.Sums[unit.MilliCPU]{Capacity: m.cpu, Reserved: t.Rules.ReservedCPU, System: unit.MilliCPU(cpu)}).Value())
+			cpu = int64(math.Round(min((s.cpu+s.share*float64(m.CPU))/float64(s.lines), mostCPU)))
+			room = int64(overcommit.AmountOf(t.Rules.CPU, overcommit.Sums[unit.MilliCPU]{Capacity: m.CPU, Reserved: t.Rules.ReservedCPU, System: unit.MilliCPU(cpu)}).Value())
 			if s.known {
-				used := unit.Bytes(min(max(s.memory, s.filled*float64(m.memory)), mostMemory))
+				used := unit.Bytes(min(max(s.memory, s.filled*float64(m.Memory)), mostMemory))
 				memory = int64(used >> 20)
-				free = int64(overcommit.AmountOf(t.Rules.Memory, overcommit.Sums[unit.Bytes]{Capacity: m.memory, Reserved: t.Rules.ReservedMemory, System: used}).Value() >> 20)
+				free = int64(overcommit.AmountOf(t.Rules.Memory, overcommit.Sums[unit.Bytes]{Capacity: m.Memory, Reserved: t.Rules.ReservedMemory, System: used}).Value() >> 20)
 			}
 		}
 		n.UsedCPU, n.RoomCPU = append(n.UsedCPU, cpu), append(n.RoomCPU, room)

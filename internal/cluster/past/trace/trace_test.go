@@ -81,20 +81,20 @@ func TestAWrongTableIsOneErrorWithItsPlace(t *testing.T) {
 	const mapping = "time=t,node=n,cpu=c,capacity=k,memory=m,memory-capacity=@1:GiB"
 	const head = "t,n,c,k,m\n0,a,1,4,5\n"
 	for text, want := range map[string]Fault{
-		head + "x,a,1,4,5\n":             {Line: 3, Field: "time"},
-		head + "-1,a,1,4,5\n":            {Line: 3, Field: "time"},
-		head + "NaN,a,1,4,5\n":           {Line: 3, Field: "time"},
-		head + "1e12,a,1,4,5\n":          {Line: 3, Field: "time"}, // milliseconds that count as seconds
-		head + "60,a,one,4,5\n":          {Line: 3, Field: "cpu"},
-		head + "60,a,-1,4,5\n":           {Line: 3, Field: "cpu"},
-		head + "60,a,1,0,5\n":            {Line: 3, Field: "capacity"},
-		head + "60,a,1,,5\n":             {Line: 3, Field: "capacity"},
-		head + "60,,1,4,5\n":             {Line: 3, Field: "node"},
-		head + "60,a,1,4,much\n":         {Line: 3, Field: "memory"},
-		head + "60,a,1,4\n":              {Line: 3},
-		head + "60,\"a,1,4,5\n":          {Line: 3},
+		head + "x,a,1,4,5\n":              {Line: 3, Field: "time"},
+		head + "-1,a,1,4,5\n":             {Line: 3, Field: "time"},
+		head + "NaN,a,1,4,5\n":            {Line: 3, Field: "time"},
+		head + "1e12,a,1,4,5\n":           {Line: 3, Field: "time"}, // milliseconds that count as seconds
+		head + "60,a,one,4,5\n":           {Line: 3, Field: "cpu"},
+		head + "60,a,-1,4,5\n":            {Line: 3, Field: "cpu"},
+		head + "60,a,1,0,5\n":             {Line: 3, Field: "capacity"},
+		head + "60,a,1,,5\n":              {Line: 3, Field: "capacity"},
+		head + "60,,1,4,5\n":              {Line: 3, Field: "node"},
+		head + "60,a,1,4,much\n":          {Line: 3, Field: "memory"},
+		head + "60,a,1,4\n":               {Line: 3},
+		head + "60,\"a,1,4,5\n":           {Line: 3},
 		head + "60,\"a\nb\",1,4,5\n,,x,,": {Line: 5, Field: "time"}, // lines and not records
-		"t,n,c,m\n0,a,1,4\n":             {Line: 1, Field: "capacity"},
+		"t,n,c,m\n0,a,1,4\n":              {Line: 1, Field: "capacity"},
 	} {
 		_, err := read(mapping, text)
 		f, is := errors.AsType[*Fault](err)

@@ -1,4 +1,5 @@
-package query
+// Package promapi asks a Prometheus server, or another one with the same HTTP API.
+package promapi
 
 import (
 	"context"
@@ -7,14 +8,13 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
 	"strings"
 
-	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/fetch"
-	"tenon.sh/tenon/internal/model/node"
 )
 
 // A Server is a Prometheus server, or another one with the same API. The
@@ -97,7 +97,7 @@ func isHeaderName(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, odd)
 }
 
-// A Client asks a server in one round of questions.
+// A Client asks a server.
 type Client struct {
 	url     string
 	headers http.Header
@@ -159,44 +159,36 @@ func (c *Client) authorize(text string) {
 // Close closes the connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// AtOnce is the number of questions that a client asks at the same time.
+// AtOnce is the number of queries that a client sends at the same time.
 const AtOnce = 4
 
-// Ask asks one question. It returns an answer for each of its pods, with a reading or
-// the reason why there is none. It takes no longer than fetch.Patience. err has the
-// details of a failure of the whole question, for a log.
-func (c *Client) Ask(ctx context.Context, q Question) (all []v1alpha1.QueriedService, err error) {
-	found, err := c.ask(ctx, q)
-	if err != nil {
-		return q.Unanswered(fetch.TroubleOf(err)), err
-	}
-	all = q.Unanswered(node.TroubleAbsent)
-	for i, s := range all {
-		if read, has := found[s.Pod]; has {
-			read.Namespace, read.Pod, read.Series = s.Namespace, s.Pod, s.Series
-			all[i] = read
-		}
-	}
-	return all, nil
-}
-
-func (c *Client) ask(ctx context.Context, q Question) (map[string]v1alpha1.QueriedService, error) {
-	text, is := q.PromQL()
-	if !is {
-		return nil, fetch.Fault(node.TroubleDamaged)
-	}
+// Query evaluates an expression of PromQL now, and returns the answer in JSON, which the
+// caller closes. It takes no longer than fetch.Patience, reading included. fetch.TroubleOf
+// has the reason of each error.
+func (c *Client) Query(ctx context.Context, text string) (io.ReadCloser, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetch.Patience)
-	defer cancel()
 	parameters := url.Values{"query": {text}, "timeout": {fetch.Patience.String()}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url+"?"+parameters.Encode(), http.NoBody)
 	if err != nil {
+		cancel()
 		return nil, err
 	}
 	request.Header = c.headers.Clone()
-	answer, err := fetch.Get(c.http, request, "application/json")
+	body, err := fetch.Get(c.http, request, "application/json")
 	if err != nil {
+		cancel()
 		return nil, err
 	}
-	defer answer.Close()
-	return parse(answer)
+	return closer{body, cancel}, nil
+}
+
+// A closer ends the time for an answer when it is closed.
+type closer struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+func (c closer) Close() error {
+	defer c.cancel()
+	return c.ReadCloser.Close()
 }

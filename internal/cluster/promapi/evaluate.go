@@ -1,4 +1,4 @@
-package query
+package promapi
 
 import (
 	"context"
@@ -60,6 +60,8 @@ const (
 	// of a server in an error.
 	maxMatrix = 128 << 20
 	maxDetail = 400
+	// maxTime is a time in the year 2286, in seconds.
+	maxTime = 1e10
 )
 
 // Evaluate returns the values of an expression of PromQL. Samples without a finite
@@ -192,7 +194,7 @@ func (c *Client) matrix(got *http.Response, content []byte) ([]Line, error) {
 			if err != nil || math.IsNaN(at) || math.Abs(at) > maxTime {
 				return nil, &Refusal{Cause: Wrong, Status: got.StatusCode, Detail: c.quiet(fmt.Sprintf("the time of a sample is %.40q", v[0]))}
 			}
-			if value, is := numberOf(v[1]); is && !math.IsInf(value, 0) {
+			if value, is := Number(v[1]); is && !math.IsInf(value, 0) {
 				l.At, l.Values = append(l.At, int64(math.Round(at))), append(l.Values, value)
 			}
 		}
@@ -219,4 +221,15 @@ func waitOf(h http.Header) time.Duration {
 		return 0 // none, or a date, which needs the clock of the server
 	}
 	return time.Duration(n) * time.Second
+}
+
+// Number returns the number in a sample of an answer. A native histogram, and a value
+// that is not a number, have none.
+func Number(sample json.RawMessage) (float64, bool) {
+	var text string
+	if json.Unmarshal(sample, &text) != nil {
+		return 0, false
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	return v, err == nil && !math.IsNaN(v)
 }

@@ -1,0 +1,80 @@
+package promapi
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestAServerIsCheckedBeforeItIsAsked checks the flags.
+func TestAServerIsCheckedBeforeItIsAsked(t *testing.T) {
+	for _, s := range []Server{{}, {URL: "http://prometheus:9090"}, {URL: "https://a.example/prom/", CAFile: "ca", TokenFile: "token", Headers: map[string]string{"X-Scope-OrgID": "a b"}}, {URL: "http://a", User: "me", PasswordFile: "x"}} {
+		if err := s.Check("--url"); err != nil {
+			t.Errorf("%+v: %v", s, err)
+		}
+	}
+	for _, s := range []Server{
+		{CAFile: "ca"}, {TokenFile: "token"}, {Headers: map[string]string{"A": "b"}}, {URL: "prometheus:9090"}, {URL: "ftp://a"}, {URL: "http://"}, {URL: "http://user@a"},
+		{URL: "http://a?b"}, {URL: "http://a#b"}, {URL: "http://[a"}, {URL: "http://a", CAFile: "ca"}, {URL: "http://a", Headers: map[string]string{"A b": "c"}},
+		{URL: "http://a", User: "me"}, {URL: "http://a", Password: "x"}, {URL: "http://a", User: "me", Password: "x", TokenFile: "y"}, {User: "me"}, {PasswordFile: "x"},
+		{URL: "http://a", Headers: map[string]string{"": "c"}}, {URL: "http://a", Headers: map[string]string{"A": "c\r\nd: e"}},
+	} {
+		if s.Check("--url") == nil {
+			t.Errorf("%+v is accepted", s)
+		}
+	}
+}
+
+// TestNoErrorOfAServerHasAPassword checks URLs that have one.
+func TestNoErrorOfAServerHasAPassword(t *testing.T) {
+	for _, url := range []string{"http://me:s3cr3t@host", "http://host?token=s3cr3t", "http://me:s3cr3t@[host", "ftp://me:s3cr3t@host#x"} {
+		s := Server{URL: url, Token: "s3cr3t", Password: "s3cr3t"}
+		err := s.Check("--url")
+		if err == nil || strings.Contains(err.Error(), "s3cr3t") {
+			t.Errorf("%s: %v", url, err)
+		}
+		s.URL = ""
+		if text := fmt.Sprintf("%v %+v %#v", s, s, s); strings.Contains(text, "s3cr3t") {
+			t.Error(text)
+		}
+	}
+}
+
+// TestAnExpressionHasAValueAtEachTime asks over a span and once, and reads numbers of all
+// kinds.
+func TestAnExpressionHasAValueAtEachTime(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		once := strings.HasSuffix(r.URL.Path, "/api/v1/query")
+		switch {
+		case once && r.FormValue("time") == "60" && r.FormValue("query") == "up":
+			fmt.Fprint(w, `{"status":"success","data":{"resultType":"vector","result":[{"metric":{"a":"b"},"value":[60,"1.5"]},{"metric":{},"value":[60,"NaN"]}]}}`)
+		case !once && r.FormValue("start")+" "+r.FormValue("end")+" "+r.FormValue("step") == "60 240 60":
+			fmt.Fprint(w, `{"status":"success","infos":["a note"],"data":{"resultType":"matrix","result":[{"metric":{"a":"b"},"values":[[60,"1"],[120,"NaN"],[180,"+Inf"],[240.000,"1e3"]]}]}}`)
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	defer s.Close()
+	c, err := Server{URL: s.URL + "/"}.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	once, err := c.Evaluate(t.Context(), "up", Span{First: 60, Last: 60}, time.Minute)
+	if err != nil || len(once) != 2 || once[0].Labels["a"] != "b" || once[0].Values[0] != 1.5 || len(once[1].Values) != 0 {
+		t.Errorf("%+v, %v", once, err)
+	}
+	all, err := c.Evaluate(t.Context(), "up", Span{60, 240, 60}, time.Minute)
+	if err != nil || len(all) != 1 || !slices.Equal(all[0].At, []int64{60, 240}) || !slices.Equal(all[0].Values, []float64{1, 1000}) {
+		t.Errorf("%+v, %v", all, err)
+	}
+	_, err = c.Evaluate(t.Context(), "other", Span{First: 1, Last: 1}, time.Minute)
+	if r, is := errors.AsType[*Refusal](err); !is || r.Cause != Wrong || r.Status != http.StatusNotFound {
+		t.Errorf("%v", err)
+	}
+}
