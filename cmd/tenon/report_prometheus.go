@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -42,7 +44,7 @@ const (
 // Flags of one source alone.
 var (
 	machineFlags    = []string{"dir", "since", "cpus", "memory", "batch"}
-	prometheusFlags = []string{"keep", "days", "sample", "seed", "node-label", "pool-label", "nodes-at-once", "query-timeout", "anonymous"}
+	prometheusFlags = []string{"keep", "days", "sample", "seed", "match", "node-label", "pool-label", "nodes-at-once", "query-timeout", "anonymous"}
 	serverFlags     = []string{"prometheus", "prometheus-ca-file", "prometheus-header", "prometheus-password-file", "prometheus-token-file", "prometheus-user"}
 	tableFlags      = []string{"csv", "map"}
 )
@@ -60,6 +62,7 @@ func (f *fleetFlags) add(cmd *cobra.Command) {
 	flags.DurationVar(&f.every, "step", 5*time.Minute, "the time between two values")
 	flags.IntVar(&f.Sample, "sample", 0, "read this number of nodes, drawn by pool and size; 0: all")
 	flags.Uint64Var(&f.Seed, "seed", 1, "what the drawing begins with")
+	flags.StringToStringVar(&f.Match, "match", nil, "labels that all series must have, as NAME=VALUE, such as cluster=prod")
 	flags.StringVar(&f.NodeLabel, "node-label", "", "the label of container_cpu_usage_seconds_total with the name of the node (default: found)")
 	flags.StringVar(&f.PoolLabel, "pool-label", "", "the label of kube_node_labels with the pool, such as label_agentpool (default: found)")
 	flags.IntVar(&f.AtOnce, "nodes-at-once", 50, "the most nodes of one query")
@@ -114,6 +117,16 @@ func (f *fleetFlags) check(cmd *cobra.Command) error {
 		}
 		if err == nil {
 			err = refuse([]string{"step"}, "has no effect without --prometheus or --csv")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Match)) {
+		if err == nil && !config.IsLabelName(name) {
+			err = cmdline.Usagef("--match %q: want the name of a label of Prometheus", name)
+		}
+	}
+	for flag, name := range map[string]string{"node-label": f.NodeLabel, "pool-label": f.PoolLabel} {
+		if err == nil && name != "" && !config.IsLabelName(name) {
+			err = cmdline.Usagef("--%s %q: want the name of a label of Prometheus", flag, name)
 		}
 	}
 	if err == nil && f.asked() && (f.every%time.Minute != 0 || f.every < time.Minute || time.Hour%f.every != 0) {
@@ -207,6 +220,11 @@ func (f *fleetFlags) ofPrometheus(cmd *cobra.Command, rules overcommit.Config, n
 	defer stop()
 	f.Rules, f.Step, f.Now, f.Report = rules, int64(f.every/time.Minute), now, sayProgress(cmd)
 	p, err := pull.Read(ctx, f.Options)
+	for cause, hint := range pullHints {
+		if errors.Is(err, cause) {
+			return v, fmt.Errorf("%w: %s", err, hint)
+		}
+	}
 	if err != nil {
 		return v, err
 	}
@@ -220,6 +238,13 @@ func (f *fleetFlags) ofPrometheus(cmd *cobra.Command, rules overcommit.Config, n
 		what = fmt.Sprintf("drawn of the %d that Prometheus knows", s.Known)
 	}
 	return outlook.View{Of: nodesOf(len(all), what), Fleet: prospect.Sum(all), Hints: prometheusHints, Notes: notesOf(s)}, nil
+}
+
+// pullHints say what to do about an error.
+var pullHints = map[error]string{
+	pull.ErrClusters: "--match cluster=NAME",
+	pull.ErrNoLabel:  "--node-label NAME",
+	pull.ErrOther:    "--keep DIR",
 }
 
 // prometheusHints say what to do about the gaps of nodes that Prometheus knows.

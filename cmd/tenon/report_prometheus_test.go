@@ -38,12 +38,13 @@ func servePrometheus(t *testing.T, header string, authorized *int) string {
 		}
 		text, lines := r.FormValue("query"), []map[string]any{}
 		of := nodes.FindStringSubmatch(text)
-		if of == nil { // about what the server has
+		if strings.HasSuffix(r.URL.Path, "/query") { // about what the server has
 			one := func(value string, labels map[string]string) {
 				lines = append(lines, map[string]any{"metric": labels, "value": [2]any{1, value}})
 			}
 			for _, name := range []string{"hidden-a", "hidden-b"} {
 				switch {
+				case strings.Contains(text, "cluster"):
 				case strings.Contains(text, "kube_node_info"), strings.HasPrefix(text, "count by (node)"):
 					one("1", map[string]string{"node": name})
 				case strings.Contains(text, "kube_node_status_capacity"):
@@ -165,7 +166,7 @@ func TestFlagsOfAnotherSourceAreRefused(t *testing.T) {
 		{"--prometheus", at, "--step", "7m"}, {"--prometheus", at, "--step", "90s"}, {"--prometheus", at, "--days", "0"}, {"--prometheus", at, "--sample", "-1"},
 		{"--prometheus", "prometheus:9090"}, {"--prometheus", "http://me:s3cr3t@host"}, {"--prometheus", "http://host/?token=s3cr3t"}, {"--prometheus", "http://me:s3cr3t@[host"},
 		{"--prometheus", at, "--prometheus-user", "me"}, {"--prometheus", at, "--prometheus-user", "me", "--prometheus-password-file", "x", "--prometheus-token-file", "y"},
-		{"--prometheus", at, "--prometheus-ca-file", "x"},
+		{"--prometheus", at, "--prometheus-ca-file", "x"}, {"--prometheus", at, "--match", `a b=c`}, {"--prometheus", at, "--node-label", `a"b`}, {"--match", "a=b"},
 	} {
 		_, err := reportOf(t, args...)
 		if cmdline.ExitStatus(err) != cmdline.ExitUsage || strings.Contains(err.Error(), "s3cr3t") {

@@ -8,6 +8,13 @@ import (
 	"tenon.sh/tenon/internal/decide/overcommit"
 )
 
+// Metrics of cAdvisor, and the matcher of the root cgroup.
+const (
+	cpuSeconds = "container_cpu_usage_seconds_total"
+	workingSet = "container_memory_working_set_bytes"
+	root       = `,id="/"`
+)
+
 // Queries returns what to ask about machines, with steps of so many seconds. An answer
 // has one series for each machine.
 func (s Sources) Queries(rules overcommit.Config, machines []Machine, step int64) (all []Query) {
@@ -16,18 +23,18 @@ func (s Sources) Queries(rules overcommit.Config, machines []Machine, step int64
 	byNode := func(pods string) string { return fmt.Sprintf("sum by (%s) (%s)", s.Label, pods) }
 	switch s.CPU {
 	case CAdvisor:
-		add(UsedCPU, fmt.Sprintf(`max by (%s) (rate(container_cpu_usage_seconds_total{%s,id="/"}[%ds]))`, s.Label, r.nodes(s.Label), s.Rate), s.Label)
+		add(UsedCPU, fmt.Sprintf("max by (%s) (rate(%s[%ds]))", s.Label, s.Of(cpuSeconds, r.nodes(s.Label)+root), s.Rate), s.Label)
 	case NodeExporter:
 		add(UsedCPU, r.exporter("sum", "cpu, mode", func(where string) string {
-			return fmt.Sprintf(`rate(node_cpu_seconds_total{%s,mode!~"idle|iowait|steal|guest|guest_nice"}[%ds])`, where, s.Rate)
+			return fmt.Sprintf("rate(%s[%ds])", s.Of("node_cpu_seconds_total", where+`,mode!~"idle|iowait|steal|guest|guest_nice"`), s.Rate)
 		}), r.exporterLabel())
 	}
 	switch s.Memory {
 	case CAdvisor:
-		add(UsedMemory, fmt.Sprintf(`max by (%s) (max_over_time(container_memory_working_set_bytes{%s,id="/"}[%ds]))`, s.Label, r.nodes(s.Label), step), s.Label)
+		add(UsedMemory, fmt.Sprintf("max by (%s) (max_over_time(%s[%ds]))", s.Label, s.Of(workingSet, r.nodes(s.Label)+root), step), s.Label)
 	case NodeExporter:
 		add(UsedMemory, r.exporter("max", "", func(where string) string {
-			return fmt.Sprintf(`max_over_time((node_memory_MemTotal_bytes{%[1]s} - node_memory_MemFree_bytes{%[1]s} - node_memory_Inactive_file_bytes{%[1]s})[%[2]ds:1m])`, where, step)
+			return fmt.Sprintf("max_over_time((%s - %s - %s)[%ds:1m])", s.Of("node_memory_MemTotal_bytes", where), s.Of("node_memory_MemFree_bytes", where), s.Of("node_memory_Inactive_file_bytes", where), step)
 		}), r.exporterLabel())
 	}
 	if s.Label == "" {
@@ -69,9 +76,18 @@ type request struct {
 func (r request) nodes(label string) string {
 	names := make([]string, len(r.machines))
 	for i, m := range r.machines {
-		names[i] = literal(m.Name)
+		names[i] = m.Name
 	}
-	return label + "=~" + strconv.Quote(strings.Join(names, "|"))
+	return NodesOf(label, names)
+}
+
+// NodesOf returns the matcher of a label with one of these names.
+func NodesOf(label string, names []string) string {
+	all := make([]string, len(names))
+	for i, name := range names {
+		all[i] = literal(name)
+	}
+	return label + "=~" + strconv.Quote(strings.Join(all, "|"))
 }
 
 // containers are the labels that tell one container from another, and from its former
@@ -99,14 +115,14 @@ func (r request) sumOfPods(within, expression string) string {
 }
 
 func (r request) rateOfPods(metric string) string {
-	return r.sumOfPods(containers, fmt.Sprintf("rate(%s{%s}[%ds])", metric, r.ofPods(), r.Rate))
+	return r.sumOfPods(containers, fmt.Sprintf("rate(%s[%ds])", r.Of(metric, r.ofPods()), r.Rate))
 }
 
-func (r request) cpuOfPods() string { return r.rateOfPods("container_cpu_usage_seconds_total") }
+func (r request) cpuOfPods() string { return r.rateOfPods(cpuSeconds) }
 
 // memoryOfPods counts a container that was started again within a step once.
 func (r request) memoryOfPods() string {
-	return r.sumOfPods("namespace, pod, container", fmt.Sprintf("max_over_time(container_memory_working_set_bytes{%s}[%ds])", r.ofPods(), r.step))
+	return r.sumOfPods("namespace, pod, container", fmt.Sprintf("max_over_time(%s[%ds])", r.Of(workingSet, r.ofPods()), r.step))
 }
 
 // couldBeBatch returns an expression with a series for each pod that could be batch
@@ -114,10 +130,10 @@ func (r request) memoryOfPods() string {
 func (s Sources) couldBeBatch() string {
 	var all []string
 	if s.Owners {
-		all = append(all, `kube_pod_owner{owner_kind="Job"}`)
+		all = append(all, s.Of("kube_pod_owner", `owner_kind="Job"`))
 	}
 	if s.QoS {
-		all = append(all, `kube_pod_status_qos_class{qos_class="BestEffort"} == 1`)
+		all = append(all, s.Of("kube_pod_status_qos_class", `qos_class="BestEffort"`)+" == 1")
 	}
 	return strings.Join(all, " or ")
 }
@@ -125,7 +141,8 @@ func (s Sources) couldBeBatch() string {
 // requested returns what the running pods request. kube-state-metrics keeps the requests
 // of pods that have ended.
 func (r request) requested(resource string) string {
-	asked := fmt.Sprintf(`sum by (node, namespace, pod) (max by (node, namespace, pod, container) (kube_pod_container_resource_requests{resource=%q,%s})) and on (namespace, pod) (kube_pod_status_phase{phase="Running"} == 1)`, resource, r.nodes("node"))
+	asked := fmt.Sprintf("sum by (node, namespace, pod) (max by (node, namespace, pod, container) (%s)) and on (namespace, pod) (%s == 1)",
+		r.Of("kube_pod_container_resource_requests", r.nodes("node")+fmt.Sprintf(",resource=%q", resource)), r.Of("kube_pod_status_phase", `phase="Running"`))
 	if r.Label == "node" {
 		return "(" + asked + ")"
 	}
@@ -156,7 +173,7 @@ func (r request) exporter(sum, within string, of func(where string) string) stri
 		}
 	}
 	where := "instance=~" + strconv.Quote(`\[?(`+strings.Join(addresses, "|")+`)\]?(:[0-9]+)?`)
-	return fmt.Sprintf(`%s by (node) (max by (internal_ip%s) (label_replace(%s, "internal_ip", "$1", "instance", "\\[?(.*?)\\]?(:[0-9]+)?")) * on (internal_ip) group_left (node) topk by (internal_ip) (1, max by (internal_ip, node) (kube_node_info{%s})))`, sum, within, of(where), r.nodes("node"))
+	return fmt.Sprintf(`%s by (node) (max by (internal_ip%s) (label_replace(%s, "internal_ip", "$1", "instance", "\\[?(.*?)\\]?(:[0-9]+)?")) * on (internal_ip) group_left (node) topk by (internal_ip) (1, max by (internal_ip, node) (%s)))`, sum, within, of(where), r.Of("kube_node_info", r.nodes("node")))
 }
 
 // heldPercent is the share of its periods in which a container must be held back for a
@@ -182,13 +199,13 @@ func (s Sources) HeldQueries(machines []Machine, step int64) (share, lost string
 type Pod struct{ Namespace, Name string }
 
 // OwnerQuery returns what to ask for the controllers of pods in the last so many seconds.
-func OwnerQuery(pods []Pod, seconds int64) string {
+func (s Sources) OwnerQuery(pods []Pod, seconds int64) string {
 	namespaces, names := make([]string, len(pods)), make([]string, len(pods))
 	for i, p := range pods {
 		namespaces[i], names[i] = literal(p.Namespace), literal(p.Name)
 	}
-	return fmt.Sprintf("max by (namespace, pod, owner_kind, owner_name) (max_over_time(kube_pod_owner{namespace=~%s,pod=~%s}[%ds]))",
-		strconv.Quote(strings.Join(namespaces, "|")), strconv.Quote(strings.Join(names, "|")), seconds)
+	who := "namespace=~" + strconv.Quote(strings.Join(namespaces, "|")) + ",pod=~" + strconv.Quote(strings.Join(names, "|"))
+	return fmt.Sprintf("max by (namespace, pod, owner_kind, owner_name) (max_over_time(%s[%ds]))", s.Of("kube_pod_owner", who), seconds)
 }
 
 // literal returns a regular expression that matches s alone.

@@ -7,6 +7,12 @@
 package past
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
 	"tenon.sh/tenon/internal/decide/overcommit"
 	"tenon.sh/tenon/internal/model/unit"
 )
@@ -27,6 +33,9 @@ const (
 
 // Sources are the series that a server has.
 type Sources struct {
+	// Where has matchers that all series must have, each with a comma at its end, such
+	// as those of one cluster of several.
+	Where string `json:"where,omitempty"`
 	// Label is the label of cAdvisor's series with the name of the node. If it is
 	// empty, no series says what pods used, and all use counts as the node's own.
 	Label string `json:"label,omitempty"`
@@ -52,6 +61,18 @@ type Sources struct {
 	// the server has too few samples in a step.
 	Rate int64 `json:"rate_s"`
 }
+
+// WhereOf returns the matchers of labels and their values.
+func WhereOf(labels map[string]string) string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		fmt.Fprintf(&b, "%s=%s,", name, strconv.Quote(labels[name]))
+	}
+	return b.String()
+}
+
+// Of returns the series of a metric with matchers.
+func (s Sources) Of(metric, matchers string) string { return metric + "{" + s.Where + matchers + "}" }
 
 // A Machine is a node as the server knows it.
 type Machine struct {

@@ -19,9 +19,6 @@ import (
 // First to Last, one every Every seconds. A Span with one time needs no Every.
 type Span struct{ First, Last, Every int64 }
 
-// MostSteps is the most times of a Span. Prometheus refuses more than 11,000.
-const MostSteps = 11_000
-
 // A Line is a series of an answer: its labels, and a value at some of the times.
 type Line struct {
 	Labels map[string]string

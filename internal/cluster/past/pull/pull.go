@@ -32,6 +32,8 @@ type Choice struct {
 	// them.
 	NodeLabel string `json:"node_label,omitempty"`
 	PoolLabel string `json:"pool_label,omitempty"`
+	// Match has labels that all series must have, such as those of one cluster.
+	Match map[string]string `json:"match,omitempty"`
 }
 
 // Options say what to read, from where, and how.
@@ -85,10 +87,11 @@ func (f *Failure) Unwrap() error { return f.Err }
 var (
 	ErrNoNodes    = errors.New("the server has no series about nodes in these days: want those of kube-state-metrics, of cAdvisor (the kubelet) or of node_exporter")
 	ErrNoUse      = errors.New("the server has no series about the use of nodes: want container_cpu_usage_seconds_total of cAdvisor, or node_cpu_seconds_total of node_exporter")
-	ErrNoLabel    = errors.New("no label of container_cpu_usage_seconds_total has the names of the nodes: name the label")
+	ErrNoLabel    = errors.New("no label of container_cpu_usage_seconds_total has the names of the nodes")
 	ErrNoSize     = errors.New("no series has the size of the nodes: want kube_node_status_capacity, machine_cpu_cores with machine_memory_bytes, or those of node_exporter")
 	ErrNoRequests = errors.New("the rules of the room count requests, and the server has no kube_pod_container_resource_requests")
-	ErrOther      = errors.New("the folder was begun with other options: use another folder")
+	ErrClusters   = errors.New("the server knows several clusters")
+	ErrOther      = errors.New("the folder was begun with other options")
 )
 
 const (

@@ -320,10 +320,15 @@ func machines(name, address string, from, to int64) []made {
 	}
 }
 
-// readReal reads from a server by some rules.
-func readReal(t *testing.T, url string, days int64, c overcommit.Config) (*Past, map[string]prospect.Node) {
+// optionsOf returns options to read from a server by some rules.
+func optionsOf(t *testing.T, url string, days int64, c overcommit.Config) Options {
+	return Options{Server: promapi.Server{URL: url}, Choice: Choice{Rules: c, Days: days, Step: 5}, Dir: filepath.Join(t.TempDir(), "past"), Now: now}
+}
+
+// readReal reads all nodes.
+func readReal(t *testing.T, o Options) (*Past, map[string]prospect.Node) {
 	t.Helper()
-	p, err := Read(t.Context(), Options{Server: promapi.Server{URL: url}, Choice: Choice{Rules: c, Days: days, Step: 5}, Dir: filepath.Join(t.TempDir(), "past"), Now: now})
+	p, err := Read(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -382,7 +387,7 @@ func TestAWeekOfARealPrometheus(t *testing.T) {
 		all = append(all, made{metric + `{node="n3",namespace="ads",pod="bidder-5d9c7b6f4-x2x4z",container="bidder",id="/kubepods/a"}`, true, counter(joined, end, 0, rate, always)})
 	}
 	url := startPrometheus(t, from, end, all)
-	p, nodes := readReal(t, url, days, rules())
+	p, nodes := readReal(t, optionsOf(t, url, days, rules()))
 	if s := p.Sources; s != (past.Sources{Label: "node", Containers: true, CPU: past.CAdvisor, Memory: past.CAdvisor, Owners: true, QoS: true, Requests: true, Held: true, HeldTime: true, Rate: 300}) || len(nodes) != 3 {
 		t.Fatalf("%d nodes, %+v", len(nodes), s)
 	}
@@ -405,7 +410,7 @@ func TestAWeekOfARealPrometheus(t *testing.T) {
 	}
 	byMax := rules()
 	byMax.CPU.Policy, byMax.Memory.Policy, byMax.MinServicePercent = overcommit.ByMaxUsageRequest, overcommit.ByRequest, 8
-	_, nodes = readReal(t, url, days, byMax)
+	_, nodes = readReal(t, optionsOf(t, url, days, byMax))
 	f.compareRequests(t, nodes, from, hole, joined, byMax)
 }
 
@@ -560,7 +565,7 @@ func TestANodeIsFoundByItsAddress(t *testing.T) {
 	for _, name := range []string{"m1", "m2", "m3"} {
 		all = append(all, f.cadvisor("node", name, from, end, false, false)...)
 	}
-	p, nodes := readReal(t, startPrometheus(t, from, end, all), 1, rules())
+	p, nodes := readReal(t, optionsOf(t, startPrometheus(t, from, end, all), 1, rules()))
 	if s := p.Sources; s.CPU != past.NodeExporter || s.Memory != past.NodeExporter || s.Exporter != "" || s.Owners || s.Held {
 		t.Fatalf("%+v", s)
 	}
@@ -588,38 +593,97 @@ func TestANodeIsFoundByItsAddress(t *testing.T) {
 	}
 }
 
-// TestAServerWithoutKubeStateMetrics has cAdvisor alone, under a label of its own, and
-// in one case no containers but pods.
+// TestAServerWithoutKubeStateMetrics has cAdvisor alone, under a label of its own: with
+// containers, with pods alone, and without the root cgroup.
 func TestAServerWithoutKubeStateMetrics(t *testing.T) {
 	t.Parallel()
 	end := now.Unix() / day * day
 	from := end - day
-	f := &fleet{jobs: []job{{node: "k1", namespace: "shop", pod: "a", container: "app", id: "/a", from: from, to: end}, {node: "k2", namespace: "shop", pod: "b", container: "app", id: "/a", from: from, to: end}}}
-	for name, whole := range map[string]bool{"containers": false, "pods": true} {
+	jobs := []job{{node: "k1", namespace: "shop", pod: "a", container: "app", id: "/a", from: from, to: end}, {node: "k2", namespace: "shop", pod: "b", container: "app", id: "/a", from: from, to: end}}
+	for name, c := range map[string]struct {
+		pods bool
+		root past.Source
+	}{"containers": {false, past.CAdvisor}, "pods": {true, past.CAdvisor}, "no root": {false, past.PodsOnly}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := &fleet{jobs: f.jobs}
+			f := &fleet{jobs: jobs}
 			var all []made
 			for _, node := range []string{"k1", "k2"} {
-				for _, s := range f.cadvisor("instance", node, from, end, true, false) {
-					if !whole || !strings.Contains(s.name, `container="app"`) && !strings.Contains(s.name, `container="POD"`) {
+				for _, s := range f.cadvisor("instance", node, from, end, c.root == past.CAdvisor, false) {
+					if !c.pods || !strings.Contains(s.name, `container="app"`) && !strings.Contains(s.name, `container="POD"`) {
 						all = append(all, s)
 					}
 				}
 				all = append(all, constant(fmt.Sprintf("machine_cpu_cores{instance=%q}", node), false, from, end+1, 8), constant(fmt.Sprintf("machine_memory_bytes{instance=%q}", node), false, from, end+1, 16<<30))
 			}
-			p, nodes := readReal(t, startPrometheus(t, from, end, all), 1, rules())
-			if s := p.Sources; s.Label != "instance" || s.Containers == whole || s.CPU != past.CAdvisor || len(nodes) != 2 {
+			rules := rules()
+			rules.ReservedCPU = 1000 // more than the node itself uses
+			p, nodes := readReal(t, optionsOf(t, startPrometheus(t, from, end, all), 1, rules))
+			if s := p.Sources; s.Label != "instance" || s.Containers == c.pods || s.CPU != c.root || s.Memory != c.root || len(nodes) != 2 {
 				t.Fatalf("%d nodes, %+v", len(nodes), s)
 			}
 			for name, n := range nodes {
 				for i := range n.RoomCPU {
-					if used := f.usedCPU(name, (from+int64(i)*300)/hour); n.UsedCPU[i] != used || n.RoomCPU[i] != max(4800-used, 0) || n.CPU != 8000 {
-						t.Fatalf("%s, step %d: used %d, room %d; made were %d", name, i, n.UsedCPU[i], n.RoomCPU[i], used)
+					h := (from + int64(i)*300) / hour
+					pods := f.sum(name, func(j *job) int64 { return j.cpu(h) })
+					used := pods
+					if c.root == past.CAdvisor {
+						used = f.usedCPU(name, h)
+					}
+					if n.UsedCPU[i] != used || n.RoomCPU[i] != max(4800-1000-pods, 0) || n.CPU != 8000 {
+						t.Fatalf("%s, step %d: used %d, room %d; made were %d, of it %d by pods", name, i, n.UsedCPU[i], n.RoomCPU[i], used, pods)
 					}
 				}
 			}
 		})
+	}
+}
+
+// TestOneClusterOfSeveralIsRead has nodes and pods with the same names in two clusters.
+func TestOneClusterOfSeveralIsRead(t *testing.T) {
+	t.Parallel()
+	end := now.Unix() / day * day
+	from := end - day
+	var all []made
+	fleets := map[string]*fleet{}
+	for _, cluster := range []string{"prod", "test"} {
+		f := &fleet{jobs: []job{{node: "c1", namespace: "shop", pod: "a", container: cluster, id: "/a", from: from, to: end, askedCPU: 100, could: cluster == "test"}}}
+		fleets[cluster] = f
+		series := append(machines("c1", "10.0.0.1", from, end+1), f.cadvisor("node", "c1", from, end, true, true)...)
+		series = append(series, f.states(func(j *job) (string, string) {
+			if j.could {
+				return "Job", "a"
+			}
+			return "StatefulSet", "a"
+		})...)
+		for _, s := range series {
+			s.name = strings.Replace(s.name, "{", fmt.Sprintf("{cluster=%q,", cluster), 1)
+			all = append(all, s)
+		}
+	}
+	url := startPrometheus(t, from, end, all)
+	o := optionsOf(t, url, 1, rules())
+	if _, err := Read(t.Context(), o); !errors.Is(err, ErrClusters) {
+		t.Errorf("both clusters are read as one: %v", err)
+	}
+	for cluster, f := range fleets {
+		o := optionsOf(t, url, 1, rules())
+		o.Match = map[string]string{"cluster": cluster}
+		_, nodes := readReal(t, o)
+		n := nodes["c1"]
+		if len(nodes) != 1 || len(n.RoomCPU) != 288 {
+			t.Fatalf("%d nodes", len(nodes))
+		}
+		for i := range n.RoomCPU {
+			h := (from + int64(i)*300) / hour
+			could := int64(0)
+			if cluster == "test" {
+				could = f.jobs[0].cpu(h)
+			}
+			if used := f.usedCPU("c1", h); n.UsedCPU[i] != used || n.RoomCPU[i] != max(4800-used, 0) || n.BatchCPU[i] != could {
+				t.Fatalf("%s, step %d: used %d, room %d, could be batch %d; made were %d and %d", cluster, i, n.UsedCPU[i], n.RoomCPU[i], n.BatchCPU[i], used, could)
+			}
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"tenon.sh/tenon/internal/cluster/past"
@@ -37,6 +38,9 @@ type surveyor struct {
 func (p *puller) survey(ctx context.Context, w past.Window) (found, error) {
 	s := &surveyor{puller: p, ctx: ctx, window: w, nodes: map[string]*past.Machine{}}
 	s.nodesOfCluster()
+	if s.err == nil && s.severalClusters() && s.err == nil {
+		s.err = ErrClusters
+	}
 	named := len(s.nodes) > 0
 	sources := s.sources(named)
 	if s.err == nil && sources.Lacks(p.Rules) {
@@ -97,14 +101,34 @@ func (s *surveyor) last(what, text string) []promapi.Line {
 	return nil
 }
 
+// of returns the series of a metric.
+func (s *surveyor) of(metric, matchers string) string {
+	return past.Sources{Where: past.WhereOf(s.Match)}.Of(metric, matchers)
+}
+
 // has reports whether a series exists.
-func (s *surveyor) has(series string) bool {
-	return len(s.last("whether there is "+series, fmt.Sprintf("count(count_over_time(%s[%s]))", series, recent))) > 0
+func (s *surveyor) has(metric, matchers string) bool {
+	return len(s.last("whether there is "+metric, fmt.Sprintf("count(count_over_time(%s[%s]))", s.of(metric, matchers), recent))) > 0
+}
+
+// clusterLabels are labels in which servers of several clusters have their names.
+var clusterLabels = []string{"cluster", "cluster_name", "k8s_cluster_name", "k8s_cluster"}
+
+// severalClusters reports whether nodes of more than one cluster match. Their pods may
+// have the same names.
+func (s *surveyor) severalClusters() bool {
+	for _, label := range clusterLabels {
+		lines := s.last("the clusters", fmt.Sprintf("count by (%s) (count_over_time(%s[%s]))", label, s.of("kube_node_info", ""), recent))
+		if len(lines) > 1 {
+			return true
+		}
+	}
+	return false
 }
 
 // nodesOfCluster finds the nodes and their addresses in kube-state-metrics.
 func (s *surveyor) nodesOfCluster() {
-	s.eachDay("the nodes", fmt.Sprintf("max by (node, internal_ip) (max_over_time(kube_node_info[%ds]))", day), func(labels map[string]string, _ float64) {
+	s.eachDay("the nodes", fmt.Sprintf("max by (node, internal_ip) (max_over_time(%s[%ds]))", s.of("kube_node_info", ""), day), func(labels map[string]string, _ float64) {
 		name := labels["node"]
 		if name == "" {
 			return
@@ -128,30 +152,29 @@ func (s *surveyor) node(name string) *past.Machine {
 // node_exporter has.
 func (s *surveyor) sources(named bool) (is past.Sources) {
 	const cpu, memory = "container_cpu_usage_seconds_total", "container_memory_working_set_bytes"
-	is.Rate = s.window.Step * 60
-	is.Label = s.labelOf(s.NodeLabel, cpu+`{pod!="",%s!=""}`, named)
-	if is.Label == "" && s.err == nil && s.has(cpu+`{pod!=""}`) {
+	is.Rate, is.Where = s.window.Step*60, past.WhereOf(s.Match)
+	is.Label = s.labelOf(s.NodeLabel, cpu, `,pod!=""`, named)
+	if is.Label == "" && s.err == nil && s.has(cpu, `pod!=""`) {
 		s.err = ErrNoLabel
 	}
-	with := func(more string) string { return "{" + is.Label + `!="",` + more + "}" }
-	exporter := ""
+	known := is.Label + `!="",`
 	whole := func(cadvisor, exports string) past.Source {
-		if is.Label != "" && s.has(cadvisor+with(`id="/"`)) {
+		if is.Label != "" && s.has(cadvisor, known+`id="/"`) {
 			return past.CAdvisor
 		}
-		if exporter = s.labelOf("", exports+`{%s!=""}`, named); exporter != "" || named && s.byAddress(exports) {
+		if exporter := s.labelOf("", exports, "", named); exporter != "" || named && s.byAddress(exports) {
 			is.Exporter = exporter
 			return past.NodeExporter
 		}
 		return past.PodsOnly
 	}
-	is.CPU, is.Memory = whole(cpu, `node_cpu_seconds_total`), whole(memory, `node_memory_MemTotal_bytes`)
+	is.CPU, is.Memory = whole(cpu, "node_cpu_seconds_total"), whole(memory, "node_memory_MemTotal_bytes")
 	if is.Label != "" {
-		is.Containers = s.has(cpu + with(`pod!="",container!="",container!="POD"`))
-		is.Held = s.has("container_cpu_cfs_throttled_periods_total"+with(`pod!=""`)) && s.has("container_cpu_cfs_periods_total"+with(`pod!=""`))
-		is.HeldTime = is.Held && s.has("container_cpu_cfs_throttled_seconds_total"+with(`pod!=""`))
-		is.Owners, is.QoS = s.has("kube_pod_owner"), s.has("kube_pod_status_qos_class")
-		is.Requests = s.has("kube_pod_container_resource_requests") && s.has("kube_pod_status_phase")
+		is.Containers = s.has(cpu, known+`pod!="",container!="",container!="POD"`)
+		is.Held = s.has("container_cpu_cfs_throttled_periods_total", known+`pod!=""`) && s.has("container_cpu_cfs_periods_total", known+`pod!=""`)
+		is.HeldTime = is.Held && s.has("container_cpu_cfs_throttled_seconds_total", known+`pod!=""`)
+		is.Owners, is.QoS = s.has("kube_pod_owner", ""), s.has("kube_pod_status_qos_class", "")
+		is.Requests = s.has("kube_pod_container_resource_requests", "") && s.has("kube_pod_status_phase", "")
 	}
 	switch {
 	case s.err != nil:
@@ -164,20 +187,21 @@ func (s *surveyor) sources(named bool) (is past.Sources) {
 	return is
 }
 
-// labelOf returns the label of a series that has the names of most nodes, or "". form is
-// the series with a place for the label. If no names are known, the first label that
-// is there has them.
-func (s *surveyor) labelOf(given, form string, named bool) string {
+// labelOf returns the label of a metric that has the names of most nodes, or "". more are
+// more matchers, after a comma. If no names are known, the first label that is there has
+// them.
+func (s *surveyor) labelOf(given, metric, more string, named bool) string {
 	labels := nodeLabels
 	if given != "" {
 		labels = []string{given}
 	}
+	count := func(label, lately string) string {
+		return fmt.Sprintf("count by (%s) (count_over_time(%s[%s]))", label, s.of(metric, label+`!=""`+more), lately)
+	}
 	best, most := "", 0
 	for _, label := range labels {
-		series := fmt.Sprintf(form, label)
-		lines := s.last("the nodes by "+label, fmt.Sprintf("count by (%s) (count_over_time(%s[%s]))", label, series, recent))
 		n := 0
-		for _, l := range lines {
+		for _, l := range s.last("the nodes by "+label, count(label, recent)) {
 			if s.nodes[l.Labels[label]] != nil || !named {
 				n++
 			}
@@ -185,25 +209,25 @@ func (s *surveyor) labelOf(given, form string, named bool) string {
 		if n > most {
 			best, most = label, n
 		}
-		if n == len(s.nodes) && n > 0 || !named && n > 0 {
+		if n > 0 && (n == len(s.nodes) || !named) {
 			break
 		}
 	}
 	if best != "" && !named {
-		s.eachDay("the nodes by "+best, fmt.Sprintf("count by (%s) (count_over_time(%s[%ds]))", best, fmt.Sprintf(form, best), day), func(labels map[string]string, _ float64) { s.node(labels[best]) })
+		s.eachDay("the nodes by "+best, count(best, strconv.Itoa(day)+"s"), func(labels map[string]string, _ float64) { s.node(labels[best]) })
 	}
 	return best
 }
 
 // byAddress reports whether the instances of a series have addresses of nodes.
-func (s *surveyor) byAddress(series string) bool {
+func (s *surveyor) byAddress(metric string) bool {
 	known := map[string]bool{}
 	for _, m := range s.nodes {
 		for _, a := range m.Addresses {
 			known[a] = true
 		}
 	}
-	for _, l := range s.last("the instances", fmt.Sprintf("count by (instance) (count_over_time(%s[%s]))", series, recent)) {
+	for _, l := range s.last("the instances", fmt.Sprintf("count by (instance) (count_over_time(%s[%s]))", s.of(metric, ""), recent)) {
 		at := l.Labels["instance"]
 		if i := strings.LastIndexByte(at, ':'); i > 0 && !known[at] {
 			at = strings.Trim(at[:i], "[]")
@@ -215,13 +239,16 @@ func (s *surveyor) byAddress(series string) bool {
 	return false
 }
 
-// interval finds out how often the server reads its series. A rate needs two samples.
+// interval finds out how often the server reads its series, by those of a few nodes. A
+// rate needs two samples.
 func (s *surveyor) interval(is *past.Sources) {
-	series := `node_cpu_seconds_total{mode="idle"}`
+	const few = 5
+	metric, matchers := "node_cpu_seconds_total", `mode="idle",cpu="0"`
 	if is.Label != "" {
-		series = "container_cpu_usage_seconds_total{" + is.Label + `!="",pod!=""}`
+		some := slices.Sorted(maps.Keys(s.nodes))
+		metric, matchers = "container_cpu_usage_seconds_total", past.NodesOf(is.Label, some[:min(few, len(some))])+`,pod!=""`
 	}
-	for _, l := range s.last("the interval of the samples", fmt.Sprintf("max(count_over_time(%s[1h]))", series)) {
+	for _, l := range s.last("the interval of the samples", fmt.Sprintf("max(count_over_time(%s[1h]))", s.of(metric, matchers))) {
 		if len(l.Values) > 0 && l.Values[0] >= 1 {
 			is.Rate = max(is.Rate, int64(3600/l.Values[0])*5/2)
 		}
@@ -248,7 +275,7 @@ func (s *surveyor) sizes(is past.Sources) {
 	var ways []func()
 	for _, series := range []string{"kube_node_status_capacity", "kube_node_status_allocatable"} {
 		ways = append(ways, func() {
-			s.eachDay("the sizes of nodes", fmt.Sprintf(`max by (node, resource) (max_over_time(%s{resource=~"cpu|memory"}[%ds]))`, series, day), take("node"))
+			s.eachDay("the sizes of nodes", fmt.Sprintf("max by (node, resource) (max_over_time(%s[%ds]))", s.of(series, `resource=~"cpu|memory"`), day), take("node"))
 		})
 	}
 	pair := func(label, cpu, memory string) func() {
@@ -259,10 +286,12 @@ func (s *surveyor) sizes(is past.Sources) {
 			}
 		}
 	}
-	ways = append(ways,
-		pair(is.Label, fmt.Sprintf("max by (%s) (max_over_time(machine_cpu_cores[%ds]))", is.Label, day), fmt.Sprintf("max by (%s) (max_over_time(machine_memory_bytes[%ds]))", is.Label, day)),
-		pair(is.Exporter, fmt.Sprintf(`count by (%[1]s) (count by (%[1]s, cpu) (count_over_time(node_cpu_seconds_total{mode="idle"}[%[2]ds])))`, is.Exporter, day),
-			fmt.Sprintf("max by (%s) (max_over_time(node_memory_MemTotal_bytes[%ds]))", is.Exporter, day)))
+	most := func(label, metric string) string {
+		return fmt.Sprintf("max by (%s) (max_over_time(%s[%ds]))", label, s.of(metric, ""), day)
+	}
+	cpus := fmt.Sprintf("count by (%[1]s) (count by (%[1]s, cpu) (count_over_time(%[2]s[%[3]ds])))", is.Exporter, s.of("node_cpu_seconds_total", `mode="idle"`), day)
+	ways = append(ways, pair(is.Label, most(is.Label, "machine_cpu_cores"), most(is.Label, "machine_memory_bytes")),
+		pair(is.Exporter, cpus, most(is.Exporter, "node_memory_MemTotal_bytes")))
 	for _, way := range ways {
 		if s.err != nil || !s.unsized() {
 			return
@@ -289,7 +318,7 @@ func (s *surveyor) pools() {
 	}
 	for _, label := range labels {
 		some := false
-		s.eachDay("the pools", fmt.Sprintf("max by (node, %[1]s) (max_over_time(kube_node_labels{%[1]s!=\"\"}[%[2]ds]))", label, day), func(of map[string]string, _ float64) {
+		s.eachDay("the pools", fmt.Sprintf("max by (node, %s) (max_over_time(%s[%ds]))", label, s.of("kube_node_labels", label+`!=""`), day), func(of map[string]string, _ float64) {
 			if m := s.nodes[of["node"]]; m != nil {
 				m.Pool, some = of[label], true
 			}

@@ -185,7 +185,7 @@ func (p *puller) owners(ctx context.Context, f *folder, of int64, places []place
 	})
 	for some := range slices.Chunk(slices.Compact(pods), podsAtOnce) {
 		end := (of + 1) * day
-		lines, err := p.ask(ctx, fmt.Sprintf("the owners of %d pods on %s", len(some), dateOf(of)), past.OwnerQuery(some, day), promapi.Span{First: end, Last: end})
+		lines, err := p.ask(ctx, fmt.Sprintf("the owners of %d pods on %s", len(some), dateOf(of)), f.Sources.OwnerQuery(some, day), promapi.Span{First: end, Last: end})
 		if err != nil {
 			return nil, err
 		}
