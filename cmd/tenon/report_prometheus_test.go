@@ -50,7 +50,7 @@ func servePrometheus(t *testing.T, header string, authorized *int) string {
 				case strings.Contains(text, "kube_node_status_capacity"):
 					one("16", map[string]string{"node": name, "resource": "cpu"})
 					one(strconv.Itoa(64<<30), map[string]string{"node": name, "resource": "memory"})
-				case strings.HasPrefix(text, "count(") && !strings.Contains(text, "kube_pod_status_qos_class") && !strings.Contains(text, "throttled_seconds") && name == "hidden-a":
+				case strings.HasPrefix(text, "count(") && !strings.Contains(text, "kube_pod_status_qos_class") && !strings.Contains(text, "kubernetes_io_batch") && !strings.Contains(text, "throttled_seconds") && name == "hidden-a":
 					one("1", nil)
 				}
 			}

@@ -134,10 +134,14 @@ func (at step) of(s Sources, whole Source, policy overcommit.ReclaimPolicy, used
 		return none
 	}
 	a.system, a.others = max(a.used-ofPods, 0), ofPods
-	if policy != overcommit.ByUsage {
-		if a.others = at(counted); a.others == prospect.Absent {
+	if policy == overcommit.ByUsage && !s.Batch {
+		return a
+	}
+	if a.others = at(counted); a.others == prospect.Absent {
+		if !s.Batch {
 			return none
 		}
+		a.others = 0 // all pods of the node run on batch resources
 	}
 	return a
 }

@@ -43,6 +43,7 @@ func (s Sources) Queries(rules overcommit.Config, machines []Machine, step int64
 	cpu, memory := r.cpuOfPods(), r.memoryOfPods()
 	add(PodsCPU, byNode(cpu), s.Label)
 	add(PodsMemory, byNode(memory), s.Label)
+	cpu, memory = r.others(cpu), r.others(memory)
 	if may := s.couldBeBatch(); may != "" {
 		add(BatchCPU, byNode(fmt.Sprintf("%s and on (namespace, pod) (%s)", cpu, may)), s.Label)
 	}
@@ -53,6 +54,10 @@ func (s Sources) Queries(rules overcommit.Config, machines []Machine, step int64
 	}{{CountedCPU, AskedCPU, "cpu", cpu, rules.CPU.Policy}, {CountedMemory, AskedMemory, "memory", memory, rules.Memory.Policy}} {
 		asked := r.requested(of.resource)
 		switch of.policy {
+		case overcommit.ByUsage:
+			if s.Batch {
+				add(of.counted, byNode(of.used), s.Label)
+			}
 		case overcommit.ByRequest:
 			add(of.counted, byNode(fmt.Sprintf("%s or %s", asked, of.used)), s.Label)
 		case overcommit.ByMaxUsageRequest:
@@ -124,6 +129,18 @@ func (r request) cpuOfPods() string { return r.rateOfPods(cpuSeconds) }
 func (r request) memoryOfPods() string {
 	return r.sumOfPods("namespace, pod, container", fmt.Sprintf("max_over_time(%s[%ds])", r.Of(workingSet, r.ofPods()), r.step))
 }
+
+// others returns the pods of an expression that do not run on batch resources.
+func (s Sources) others(pods string) string {
+	if !s.Batch {
+		return pods
+	}
+	return fmt.Sprintf("(%s unless on (namespace, pod) %s)", pods, s.Of("kube_pod_container_resource_requests", BatchResources))
+}
+
+// BatchResources matches the requests of batch resources in kube-state-metrics, which
+// replaces characters of their names.
+const BatchResources = `resource=~"kubernetes_io_batch_(cpu|memory)"`
 
 // couldBeBatch returns an expression with a series for each pod that could be batch
 // work, or "".

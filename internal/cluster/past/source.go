@@ -53,6 +53,9 @@ type Sources struct {
 	Owners   bool `json:"owners,omitempty"`
 	QoS      bool `json:"qos,omitempty"`
 	Requests bool `json:"requests,omitempty"`
+	// Batch says that pods request batch resources already. What these use does not
+	// reduce the room, and they are not work that could become batch work.
+	Batch bool `json:"batch,omitempty"`
 	// Held and HeldTime are series of cAdvisor about CPU limits: the periods in which
 	// a container was held back, and for how long.
 	Held     bool `json:"held,omitempty"`
@@ -98,7 +101,7 @@ const (
 	UsedCPU       Column = "used-cpu" // of the whole node
 	PodsCPU       Column = "pods-cpu" // of all pods
 	BatchCPU      Column = "batch-cpu"
-	CountedCPU    Column = "counted-cpu" // of all pods, as the reclaim policy counts them
+	CountedCPU    Column = "counted-cpu" // of pods without batch resources, as the reclaim policy counts them
 	AskedCPU      Column = "asked-cpu"   // requested by all pods
 	UsedMemory    Column = "used-memory"
 	PodsMemory    Column = "pods-memory"

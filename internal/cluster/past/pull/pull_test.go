@@ -207,7 +207,7 @@ func (f *fake) instant(text string, at int64) (lines []map[string]any) {
 		for i := range f.nodes {
 			add(1, map[string]string{"node": f.name(i), "label_karpenter_sh_nodepool": "hidden-pool-" + strconv.Itoa(i%2)})
 		}
-	case strings.Contains(text, "kube_node_labels"), strings.Contains(text, "kube_pod_status_qos_class"), strings.Contains(text, "_seconds_total") && strings.Contains(text, "throttled"), strings.HasPrefix(text, "count by"):
+	case strings.Contains(text, "kube_node_labels"), strings.Contains(text, "kube_pod_status_qos_class"), strings.Contains(text, "kubernetes_io_batch"), strings.Contains(text, "_seconds_total") && strings.Contains(text, "throttled"), strings.HasPrefix(text, "count by"):
 	case strings.HasPrefix(text, "count("):
 		add(1, nil)
 	case strings.HasPrefix(text, "max(count_over_time"):

@@ -155,6 +155,7 @@ type job struct {
 	resets                              int64 // a time at which its counter begins at 0 again
 	askedCPU, askedMemory               int64 // thousandths, KiB
 	could                               bool  // it could be batch work
+	batch                               bool  // it is batch work already
 }
 
 func (j *job) runs(h int64) bool { return j.from <= h*hour && h*hour < j.to }
@@ -299,6 +300,9 @@ func (f *fleet) states(owner func(*job) (kind, name string)) (all []made) {
 				return is, at >= j.from && at < j.to+hour
 			}})
 		}
+		if j.batch {
+			all = append(all, constant(fmt.Sprintf(`kube_pod_container_resource_requests{%s,node=%q,container=%q,resource="kubernetes_io_batch_cpu",unit="integer"}`, pod, j.node, j.container), true, j.from, j.to, 900))
+		}
 		if j.askedCPU > 0 {
 			all = append(all,
 				made{fmt.Sprintf(`kube_pod_container_resource_requests{%s,node=%q,container=%q,resource="cpu"}`, pod, j.node, j.container), true, func(at int64) (float64, bool) {
@@ -342,7 +346,7 @@ func readReal(t *testing.T, o Options) (*Past, map[string]prospect.Node) {
 // TestAWeekOfARealPrometheus makes a week of three nodes and compares each step with
 // what it was made of: two servers that read the same, sandboxes, a counter that is
 // reset, a container that starts again, pods that are renamed, a node that comes later,
-// a hole, Jobs whose requests stay, and a service that its limit holds back.
+// a hole, Jobs whose requests stay, batch work, and a service that its limit holds back.
 func TestAWeekOfARealPrometheus(t *testing.T) {
 	t.Parallel()
 	const days = 7
@@ -354,6 +358,7 @@ func TestAWeekOfARealPrometheus(t *testing.T) {
 		{node: "n1", namespace: "shop", pod: "web-0", container: "app", id: "/a", from: from, to: end, askedCPU: 500, askedMemory: 400_000},
 		{node: "n1", namespace: "shop", pod: "web-0", container: "proxy", id: "/b", from: from, to: end, askedCPU: 100, askedMemory: 100_000},
 		{node: "n1", namespace: "kube-system", pod: "kube-proxy-1", container: "kube-proxy", id: "/a", from: from, to: end, askedCPU: 50, askedMemory: 50_000},
+		{node: "n1", namespace: "batch", pod: "render", container: "render", id: "/a", from: from + 5*hour, to: end - day, batch: true},
 		{node: "n2", namespace: "shop", pod: "api-0", container: "api", id: "/a", from: from, to: from + 3*day + 5*hour, resets: reset, askedCPU: 300, askedMemory: 300_000},
 		{node: "n2", namespace: "shop", pod: "api-0", container: "api", id: "/b", from: from + 3*day + 5*hour, to: end, askedCPU: 300, askedMemory: 300_000},
 		{node: "n2", namespace: "shop", pod: "cart-7c9d-aaaaa", container: "cart", id: "/a", from: from, to: from + 2*day + 12*hour, askedCPU: 300, askedMemory: 300_000},
@@ -388,7 +393,7 @@ func TestAWeekOfARealPrometheus(t *testing.T) {
 	}
 	url := startPrometheus(t, from, end, all)
 	p, nodes := readReal(t, optionsOf(t, url, days, rules()))
-	if s := p.Sources; s != (past.Sources{Label: "node", Containers: true, CPU: past.CAdvisor, Memory: past.CAdvisor, Owners: true, QoS: true, Requests: true, Held: true, HeldTime: true, Rate: 300}) || len(nodes) != 3 {
+	if s := p.Sources; s != (past.Sources{Label: "node", Containers: true, CPU: past.CAdvisor, Memory: past.CAdvisor, Owners: true, QoS: true, Requests: true, Batch: true, Held: true, HeldTime: true, Rate: 300}) || len(nodes) != 3 {
 		t.Fatalf("%d nodes, %+v", len(nodes), s)
 	}
 	compared := 0
@@ -445,7 +450,13 @@ func (f *fleet) compare(t *testing.T, name string, n prospect.Node, i int, begin
 		}
 		return j.cpu(h)
 	})
-	room := max(4800-used, 0)
+	batch := f.sum(name, func(j *job) int64 {
+		if !j.batch {
+			return 0
+		}
+		return j.cpu(h)
+	})
+	room := max(4800-used+batch, 0)
 	if n.UsedCPU[i] != used || n.RoomCPU[i] != room || n.BatchCPU[i] != could {
 		t.Fatalf("%s, step %d: used %d, room %d, could be batch %d; made were %d, %d, %d", name, i, n.UsedCPU[i], n.RoomCPU[i], n.BatchCPU[i], used, room, could)
 	}
@@ -455,9 +466,17 @@ func (f *fleet) compare(t *testing.T, name string, n prospect.Node, i int, begin
 		next++
 	}
 	whole := max(f.usedMemory(name, h), f.usedMemory(name, next))
-	pods := f.sum(name, func(j *job) int64 { return max(j.memory(h), j.memory(next)) })
-	system := max(whole-pods, 0)
-	free := max(int64(16<<30/100*65+(16<<30%100*65)/100)-(pods+system)<<10, 0) >> 20
+	ofPods := func(batch bool) int64 {
+		return f.sum(name, func(j *job) int64 {
+			if j.batch != batch {
+				return 0
+			}
+			return max(j.memory(h), j.memory(next))
+		})
+	}
+	services := ofPods(false)
+	system := max(whole-services-ofPods(true), 0)
+	free := max(int64(16<<30/100*65+(16<<30%100*65)/100)-(services+system)<<10, 0) >> 20
 	if n.UsedMemory[i] != whole>>10 || n.RoomMemory[i] != free {
 		t.Fatalf("%s, step %d: %d MiB used, %d MiB free; made were %d and %d", name, i, n.UsedMemory[i], n.RoomMemory[i], whole>>10, free)
 	}
@@ -478,7 +497,7 @@ func (f *fleet) compareRequests(t *testing.T, nodes map[string]prospect.Node, fr
 			used, asked, holds := map[string]unit.MilliCPU{}, map[string]unit.MilliCPU{}, map[string]unit.Bytes{}
 			memory := map[string]unit.Bytes{}
 			for _, j := range f.jobs {
-				if j.node != name || !j.runs(h) {
+				if j.node != name || !j.runs(h) || j.batch {
 					continue
 				}
 				used[j.pod] += unit.MilliCPU(j.cpu(h))
