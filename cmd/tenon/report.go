@@ -41,14 +41,16 @@ func newReportCommand(g *global) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report",
 		Short: "Show how much batch work this machine could have run, at which hours and risk",
-		Long: `Show how much CPU and memory this machine, or the nodes that a Prometheus server or a
-table knows, could have given to batch work, by hour of the day; which share of jobs would have failed; how good a forecast would have been;
+		Long: `Show how much CPU and memory this machine could have given to batch work, by hour of
+the day; which share of jobs would have failed; how good a forecast would have been;
 which services are hurt already, and by whom; and what could move there.
 
-Without --prometheus and --csv it reads what tenond has kept minute by minute, so tenond must have run with a
+It reads what tenond has kept minute by minute, so tenond must have run with a
 history (key history of its configuration) and with colocation-config enabled, which
-computes the room for batch work. With them, nothing of Tenon has to be installed. It
-changes nothing.
+computes the room for batch work. It asks nothing of tenond and changes nothing.
+
+With --prometheus it shows the same of the nodes that a Prometheus server knows, and
+with --csv of those of a table. Nothing of Tenon has to be installed on them.
 docs/how-much.md explains each number.`,
 		Example: `  sudo tenon report
   sudo tenon report --html report.html

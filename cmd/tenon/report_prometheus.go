@@ -24,6 +24,7 @@ import (
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/decide/overcommit"
 	"tenon.sh/tenon/internal/decide/prospect"
+	"tenon.sh/tenon/internal/lab/textlayout"
 	"tenon.sh/tenon/internal/outlook"
 )
 
@@ -255,8 +256,8 @@ var prometheusHints = map[prospect.GapCode]string{
 
 // notesOf says what the series of the server do not tell.
 func notesOf(s pull.Summary) []string {
-	has, step := s.Sources, time.Duration(s.Window.Step)*time.Minute
-	notes := []string{fmt.Sprintf("CPU is a mean over %v. An agent sees shorter peaks, and offers less.", max(step, time.Duration(has.Rate)*time.Second))}
+	has := s.Sources
+	notes := []string{fmt.Sprintf("CPU is a mean over %s. An agent sees shorter peaks, and offers less.", textlayout.Plural(int(max(s.Window.Step, has.Rate/60)), "minute", "minutes"))}
 	add := func(is bool, note string) {
 		if is {
 			notes = append(notes, note)

@@ -100,7 +100,7 @@ func TestAReportOfPrometheusNeedsNothingInstalled(t *testing.T) {
 	}
 	asked := authorized
 	words := strings.Join(strings.Fields(got), " ")
-	for _, want := range []string{"The 2 nodes that Prometheus knows", "from 2026-03-09 00:00 to 2026-03-16 00:00 UTC", "11.2 of 32.0 CPUs on average", "hidden-shop/hidden-web", "CPU is a mean over 5m0s"} {
+	for _, want := range []string{"The 2 nodes that Prometheus knows", "from 2026-03-09 00:00 to 2026-03-16 00:00 UTC", "11.2 of 32.0 CPUs on average", "hidden-shop/hidden-web", "CPU is a mean over 5 minutes"} {
 		if !strings.Contains(words, want) {
 			t.Errorf("%q is missing in\n%s", want, got)
 		}

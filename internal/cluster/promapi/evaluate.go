@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -78,7 +79,7 @@ func (c *Client) Evaluate(ctx context.Context, text string, s Span, patience tim
 		of.Set("step", strconv.FormatInt(s.Every, 10))
 	}
 	lines, err := c.evaluate(limited, http.MethodPost, at, of)
-	if r, is := errors.AsType[*Refusal](err); is && r.Status == http.StatusMethodNotAllowed {
+	if r, is := errors.AsType[*Refusal](err); is && slices.Contains([]int{http.StatusForbidden, http.StatusMethodNotAllowed, http.StatusNotImplemented}, r.Status) {
 		lines, err = c.evaluate(limited, http.MethodGet, at, of) // a proxy that lets nobody send
 	}
 	if ctx.Err() != nil {

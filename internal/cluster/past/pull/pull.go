@@ -165,7 +165,7 @@ func (p *puller) begin(ctx context.Context) (*folder, error) {
 	w := past.Window{First: p.Now.Unix()/day - p.Days, Days: p.Days, Step: p.Step}
 	found, err := p.survey(ctx, w)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("find out what the server has: %w", err)
 	}
 	found.Format, found.Asked, found.Window = format, asked{p.Server.URL, p.Choice}, w
 	return create(p.Dir, found)
