@@ -82,6 +82,9 @@ type ServiceObjective struct {
 	// Lasted says for how long each state was in force. Absent: the agent is of an
 	// earlier version.
 	Lasted *StateTimes `json:"lasted,omitempty"`
+	// Counted has the waits of its threads since its counters began. Absent: they are not
+	// counted. Changes of it alone cause no report.
+	Counted *CountedWaits `json:"counted,omitempty"`
 	// Measured is a time that 99 of 100 waits in the last window did not exceed.
 	// Estimated: only the mean wait was measured, and Measured is five times as long.
 	Measured  *metav1.Duration `json:"measured,omitempty"`
@@ -117,6 +120,15 @@ type ServiceObjective struct {
 	// window. In ThrottledPeriods of them the limit stopped the service.
 	Periods          int64 `json:"periods,omitempty"`
 	ThrottledPeriods int64 `json:"throttledPeriods,omitempty"`
+}
+
+// CountedWaits says how often the threads of a service waited for a CPU, and for how long
+// in total.
+type CountedWaits struct {
+	Waits  int64           `json:"waits"`
+	Waited metav1.Duration `json:"waited"`
+	// Throttled is the time for which its own CPU limit stopped the service.
+	Throttled *metav1.Duration `json:"throttled,omitempty"`
 }
 
 // StateTimes says for how long each state of a service with an objective was in force.

@@ -33,6 +33,7 @@ var chartKeys = map[string]chartKey{
 	keyAmplification: {reflect.TypeFor[Amplification](), "nodeConfigs"},
 	keyObjective:     {reflect.TypeFor[PodObjectives](), "nodeConfigs"},
 	keyBatch:         {reflect.TypeFor[Batch](), ""},
+	keyRollout:       {reflect.TypeFor[Rollout](), ""},
 }
 
 // TestTheChartTakesEveryKeyOfTheConfigMap compares the part of the chart's schema

@@ -17,6 +17,7 @@ const (
 	keyAmplification = "resource-amplification-config"
 	keyObjective     = "objective-config" // only Tenon has it
 	keyBatch         = "batch-config"     // the same
+	keyRollout       = "rollout-config"   // the same
 )
 
 // A Cluster is the content of a cluster's ConfigMap: settings for all nodes,
@@ -34,6 +35,8 @@ type Cluster struct {
 	objectives    layers[PodObjectives]
 	batch         layers[Batch]
 	batchUnread   bool // batch-config has a fault, and no former content was known
+	rollout       layers[Rollout]
+	rolloutUnread bool // the same of rollout-config
 
 	texts   map[string]string
 	notices []string

@@ -81,6 +81,9 @@ func (c Cluster) Node(labels, annotations map[string]string) (NodeConfig, []Faul
 	} {
 		n.Notices = append(n.Notices, noticesIn(reflect.ValueOf(other.v), other.key)...)
 	}
+	if c.IsOff(labels) {
+		n.turnOff()
+	}
 	if text, given := annotations[annotationReservation]; given {
 		faults = append(faults, n.reserve(text)...)
 	}

@@ -50,9 +50,13 @@ func ParseConfigMapOver(last Cluster, data map[string]string) (Cluster, []Fault)
 	take(&s, keyAmplification, "nodeConfigs", &c.amplification, last.amplification, rules[Amplification]{})
 	take(&s, keyObjective, "nodeConfigs", &c.objectives, last.objectives, rules[PodObjectives]{findFaults: objectiveFaults})
 	take(&s, keyBatch, "", &c.batch, last.batch, rules[Batch]{})
-	_, given := data[keyBatch]
-	_, read := c.texts[keyBatch]
-	c.batchUnread = given && !read
+	take(&s, keyRollout, "", &c.rollout, last.rollout, rules[Rollout]{findFaults: Rollout.faults})
+	unread := func(key string) bool {
+		_, given := data[key]
+		_, read := c.texts[key]
+		return given && !read
+	}
+	c.batchUnread, c.rolloutUnread = unread(keyBatch), unread(keyRollout)
 	if t := c.threshold.all; t.Enable.Or(false) && !t.MemoryEvictThresholdPercent.Known() {
 		c.notices = append(c.notices, noMemoryEviction)
 	}
@@ -64,7 +68,7 @@ func ParseConfigMapOver(last Cluster, data map[string]string) (Cluster, []Fault)
 	return c, s.faults
 }
 
-var clusterKeys = []string{keyThreshold, keyQOS, keyBurst, keyColocation, keySystem, keyHostApps, keyNormalization, keyAmplification, keyObjective, keyBatch}
+var clusterKeys = []string{keyThreshold, keyQOS, keyBurst, keyColocation, keySystem, keyHostApps, keyNormalization, keyAmplification, keyObjective, keyBatch, keyRollout}
 
 // noMemoryEviction is a notice for a ConfigMap that was written for Koordinator, because
 // Koordinator's chart enables the feature gate of memory evictions.

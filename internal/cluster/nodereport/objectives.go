@@ -13,6 +13,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/quantity"
 	"tenon.sh/tenon/internal/decide/share"
 	"tenon.sh/tenon/internal/decide/slo"
+	"tenon.sh/tenon/internal/decide/trials/switchback"
 	"tenon.sh/tenon/internal/decide/verdict"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -68,10 +69,14 @@ func objectivesOf(v View) *v1alpha1.Objectives {
 		}
 		o.More, ids = int32(n), ids[:maxServices]
 	}
+	counts := switchback.CountsOf(t.Snapshot)
 	o.Bounded = boundedOf(v, pods)
 	for _, id := range ids {
 		s := serviceOf(v, pods, id, t.Objectives[id])
 		s.Lasted = lastedOf(v, t.Lasted[id])
+		if c, counted := counts[string(id)]; counted {
+			s.Counted = &v1alpha1.CountedWaits{Waits: c.Waits, Waited: duration(c.Waited), Throttled: durationOf(throttled(c))}
+		}
 		o.Services = append(o.Services, s)
 	}
 	return o
@@ -251,6 +256,14 @@ func requestsOf(v View, j slo.RequestJudgement) *v1alpha1.ServiceRequests {
 		}
 	}
 	return r
+}
+
+// throttled returns a time that is absent if it is 0.
+func throttled(c switchback.Count) node.Maybe[time.Duration] {
+	if c.Throttled == 0 {
+		return node.Maybe[time.Duration]{}
+	}
+	return node.Some(c.Throttled)
 }
 
 // durationOf returns a time, or nil if it was not measured.

@@ -19,7 +19,8 @@ import (
 // because of batch/train. A quota bounds BE.
 func missing() View {
 	t := tick.Tick{Begun: noon, BackOff: 500, Snapshot: node.Snapshot{At: time.Unix(5000, 0), Workloads: []node.Workload{
-		{ID: "shop/web", Pod: true, Class: node.LS}, {ID: "batch/train", Pod: true, Class: node.BE}, {ID: "system.slice/db", Class: node.LS},
+		{ID: "shop/web", Pod: true, Class: node.LS, Usage: node.Usage{Throttled: node.Some(time.Millisecond), Delay: node.RunQueueDelay{Sum: node.Some(3 * time.Second), Counts: []uint64{100, 20}}}},
+		{ID: "batch/train", Pod: true, Class: node.BE}, {ID: "system.slice/db", Class: node.LS},
 	}}}
 	t.Objectives = map[node.WorkloadID]slo.Judgement{
 		"shop/web": {
@@ -54,6 +55,12 @@ func TestTheReportNamesWhoMissesItsObjective(t *testing.T) {
 	}
 	if l := web.Lasted; l == nil || !l.Since.Time.Equal(noon.Add(-1000*time.Second)) || l.Kept.Duration != 950*time.Second || l.Missed.Duration != 40*time.Second || l.Undecided.Duration != 10*time.Second {
 		t.Errorf("each state has lasted for %+v", l)
+	}
+	if c := web.Counted; c == nil || c.Waits != 120 || c.Waited.Duration != 3*time.Second || c.Throttled.Duration != time.Millisecond {
+		t.Errorf("since its counters began it waited %+v", c)
+	}
+	if db.Counted != nil {
+		t.Errorf("the waits of db are not counted, and reported as %+v", db.Counted)
 	}
 	if db.Lasted != nil {
 		t.Errorf("how long the states of db lasted is not known, and reported as %+v", db.Lasted)

@@ -12,7 +12,6 @@ package rollout
 import (
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -42,6 +41,9 @@ type Config struct {
 // come or to give way first.
 const washOut = 6
 
+// ErrStages says that the shares of a Config do not ascend.
+var ErrStages = errors.New("these stages do not ascend")
+
 // Check returns why the Config cannot be followed, or nil.
 func (c Config) Check() error {
 	switch {
@@ -50,11 +52,11 @@ func (c Config) Check() error {
 	case c.Epoch < time.Minute || c.Epoch > 24*time.Hour:
 		return fmt.Errorf("an epoch of %v", c.Epoch)
 	case len(c.Shares) == 0:
-		return errors.New("no stages")
+		return fmt.Errorf("%w: none", ErrStages)
 	}
 	for i, share := range c.Shares {
 		if share < 1 || share > 100 || i > 0 && share <= c.Shares[i-1] {
-			return fmt.Errorf("stages of %v", c.Shares)
+			return fmt.Errorf("%w: %d", ErrStages, c.Shares)
 		}
 	}
 	return nil
@@ -331,9 +333,11 @@ func (s State) end(p Phase, v Verdict) State {
 // order returns a number that says which nodes take part first. It depends on nothing
 // that changes while the rollout runs.
 func (s State) order(name string) uint64 {
-	h := fnv.New64a()
-	fmt.Fprintf(h, "%d %s", s.Seed, name)
-	return h.Sum64()
+	h := uint64(14695981039346656037) // FNV-1a
+	for _, b := range []byte(fmt.Sprintf("%d %s", s.Seed, name)) {
+		h = (h ^ uint64(b)) * 1099511628211
+	}
+	return h
 }
 
 // draw begins a block: it draws pairs of the nodes of the stage, and which node of each
