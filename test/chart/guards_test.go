@@ -85,7 +85,7 @@ func TestTheAlertsOfTheChartAreThoseOfTheProject(t *testing.T) {
 func TestViewersMayReadAndNothingElse(t *testing.T) {
 	all := mustRender(t, map[string]any{"scheduler": map[string]any{"enabled": true, "name": "batch"}})
 	for name, want := range map[string][]string{
-		"tenon-viewer": {"nodes", "nodereports", "clustercolocationprofiles", "priorityclasses", "leases", "validatingwebhookconfigurations"},
+		"tenon-viewer": {"nodes", "nodereports", "clustercolocationprofiles", "priorityclasses", "configmaps", "leases", "validatingwebhookconfigurations"},
 		"tenon-view":   {"nodereports", "clustercolocationprofiles"},
 	} {
 		var has []string
@@ -102,7 +102,7 @@ func TestViewersMayReadAndNothingElse(t *testing.T) {
 					t.Errorf("%s may %v", name, verb)
 				}
 			}
-			for resource, want := range map[string][]any{"leases": {"kube-scheduler", "tenon-manager", "batch"}, "validatingwebhookconfigurations": {"tenon-manager"}} {
+			for resource, want := range map[string][]any{"leases": {"kube-scheduler", "tenon-manager", "batch"}, "configmaps": {"tenon-rollout"}, "validatingwebhookconfigurations": {"tenon-manager"}} {
 				if names, _ := rule.value("resourceNames").([]any); slices.Contains(resources, any(resource)) && !slices.Equal(names, want) {
 					t.Errorf("%s may read the %s %v", name, resource, names)
 				}

@@ -51,8 +51,8 @@ func slimMeta(m *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion, CreationTimestamp: m.CreationTimestamp}
 }
 
-// slimReport keeps only the reported and the published amounts, and the services for
-// which the manager asks Prometheus. Of the last answers it keeps only that there are
+// slimReport keeps only the reported and the published amounts, how long services waited,
+// and the services for which the manager asks Prometheus. Of the last answers it keeps only that there are
 // some.
 func slimReport(o any) (any, error) {
 	r, is := o.(*v1alpha1.NodeReport)
@@ -65,9 +65,12 @@ func slimReport(o any) (any, error) {
 	if o := s.Objectives; o != nil {
 		slim.Status.Objectives = &v1alpha1.Objectives{}
 		for _, one := range o.Services {
+			kept := v1alpha1.ServiceObjective{Namespace: one.Namespace, Pod: one.Pod, Counted: one.Counted}
 			if one.Requests != nil && one.Requests.Series != nil {
-				asked := v1alpha1.ServiceObjective{Namespace: one.Namespace, Pod: one.Pod, Requests: &v1alpha1.ServiceRequests{Series: one.Requests.Series}}
-				slim.Status.Objectives.Services = append(slim.Status.Objectives.Services, asked)
+				kept.Requests = &v1alpha1.ServiceRequests{Series: one.Requests.Series}
+			}
+			if kept.Counted != nil || kept.Requests != nil {
+				slim.Status.Objectives.Services = append(slim.Status.Objectives.Services, kept)
 			}
 		}
 	}

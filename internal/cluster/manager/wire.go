@@ -32,6 +32,7 @@ import (
 	"tenon.sh/tenon/internal/cluster/admission/missed"
 	"tenon.sh/tenon/internal/cluster/certificate"
 	"tenon.sh/tenon/internal/cluster/manager/opener"
+	"tenon.sh/tenon/internal/cluster/manager/promoter"
 	"tenon.sh/tenon/internal/cluster/manager/settings"
 	"tenon.sh/tenon/internal/cluster/webhooks"
 )
@@ -90,6 +91,14 @@ func (o Options) publish(m manager.Manager) (*settings.Settings, error) {
 	}
 	if o.DryRun {
 		return set, nil
+	}
+	promotes := &promoter.Promoter{
+		Access: opener.Access{Cache: m.GetCache(), Live: m.GetAPIReader(), Client: m.GetClient(), Owner: Owner},
+		Voice:  opener.Voice{Events: m.GetEventRecorder(Owner), Log: o.Log, Now: o.now}, Namespace: o.Namespace, Settings: set,
+		Seen: func(r *v1alpha1.NodeReport) (time.Time, bool) { s := n.sightings.see(r); return s.Seen, s.Fresh },
+	}
+	if err := m.Add(promotes); err != nil {
+		return nil, fmt.Errorf("carry out a rollout: %w", err)
 	}
 	asks := newRequests(o, m.GetCache(), patchReport(m.GetClient()))
 	if err := errors.Join(o.registry.Register(asks.asked), m.Add(asks)); err != nil {
