@@ -42,6 +42,7 @@ and 2 if the command line has an error.`,
   kubectl tenon translate -f job.yaml     # the manifest with batch resources, as the webhook would change it
   kubectl tenon objectives                # which services keep their objectives
   kubectl tenon report                    # how much batch work the nodes could have run, and the risk
+  kubectl tenon rollout                   # how far batch work has come, and what the comparisons found
   kubectl tenon map worker-1              # the CPUs of a node and their owners
   kubectl tenon doctor                    # what is not done as asked, and where`,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tenon"},
@@ -50,10 +51,10 @@ and 2 if the command line has an error.`,
 	a.completeFlags(root)
 	cmdline.GroupFlags(root.PersistentFlags(), cmdline.FlagGroup{Title: "Cluster and user"})
 	top, doctor, fit, cpus, objectives := topCommand(&a, now), doctorCommand(&a, now), fitCommand(&a, now), mapCommand(&a, now), objectivesCommand(&a, now)
-	report := reportCommand(&a, now)
-	a.output.Add(top, doctor, fit, cpus, objectives, report) // explain adds its own
+	report, promoted := reportCommand(&a, now), rolloutCommand(&a, now)
+	a.output.Add(top, doctor, fit, cpus, objectives, report, promoted) // explain adds its own
 	cmdline.AddGroups(root,
-		cmdline.CommandGroup{Title: "Look", Commands: []*cobra.Command{top, cpus, objectives, report}},
+		cmdline.CommandGroup{Title: "Look", Commands: []*cobra.Command{top, cpus, objectives, report, promoted}},
 		cmdline.CommandGroup{Title: "Explain", Commands: []*cobra.Command{doctor, explainCommand(&a, now)}},
 		cmdline.CommandGroup{Title: "Try", Commands: []*cobra.Command{fit, translateCommand(&a)}})
 	cmdline.Prepare(root, cmdline.Version(version))

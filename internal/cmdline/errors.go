@@ -86,7 +86,7 @@ func Known(kind string) cobra.PositionalArgs {
 }
 
 // maxListed is the number of commands that an error lists at most.
-const maxListed = 8
+const maxListed = 10
 
 // refuse returns an error if arguments are left: the first one is not the name of
 // a command below cmd.
