@@ -100,7 +100,7 @@ func (c Cluster) IsOff(labels map[string]string) bool {
 // published, so that a kubelet that restarts admits them.
 func (n *NodeConfig) turnOff() {
 	n.Policy.Overcommit.CPU.LimitPercent, n.Policy.Overcommit.Memory.LimitPercent = node.Some(unit.Percent(0)), node.Some(unit.Percent(0))
-	n.Policy.Suppress = suppress.Config{Enable: true, Policy: n.Policy.Suppress.Policy}
+	n.Policy.Suppress = suppress.Config{Enable: true, Policy: suppress.ByQuota} // a set would leave it whole CPUs
 	n.Policy.Evict.CPU = evict.CPUConfig{}
 	n.Chosen = append(n.Chosen, "label "+LabelRollout)
 }

@@ -70,7 +70,7 @@ func TestANodeIsOffUnlessTheRolloutHasItOn(t *testing.T) {
 		n, _ := c.Node(labels, nil)
 		p := n.Policy
 		none := node.Some(unit.Percent(0))
-		off := p.Overcommit.Enable && p.Overcommit.CPU.LimitPercent == none && p.Overcommit.Memory.LimitPercent == none && p.Suppress == (suppress.Config{Enable: true, Policy: p.Suppress.Policy}) && p.Evict.CPU == (evict.CPUConfig{})
+		off := p.Overcommit.Enable && p.Overcommit.CPU.LimitPercent == none && p.Overcommit.Memory.LimitPercent == none && p.Suppress == (suppress.Config{Enable: true, Policy: suppress.ByQuota}) && p.Evict.CPU == (evict.CPUConfig{})
 		if off != x.off || c.IsOff(labels) != x.off {
 			t.Errorf("%s: off %v, policy %+v %+v", name, off, p.Overcommit, p.Suppress)
 		}

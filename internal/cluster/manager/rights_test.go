@@ -18,7 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"tenon.sh/tenon/internal/cluster/certificate"
+	"tenon.sh/tenon/internal/cluster/rollouts"
 	"tenon.sh/tenon/internal/cluster/webhooks"
+	"tenon.sh/tenon/internal/config"
 )
 
 // chartNamespace is the namespace into which the chart of the tests is rendered.
@@ -143,6 +145,15 @@ func TestTheChartsRightsAreEnough(t *testing.T) {
 	})
 	s.refused(user.Patch(s.ctx, waiting.DeepCopy(), open, client.DryRunAll), "others need the right to change the namespace")
 	s.must(s.client.Patch(s.ctx, waiting.DeepCopy(), open, client.DryRunAll)) // an administrator
+	s.must(s.client.Get(s.ctx, client.ObjectKeyFromObject(m), m))
+	m.Data["rollout-config"] = `{"enable":true,"marginPercent":10}`
+	s.must(s.client.Update(s.ctx, m))
+	s.waitUntil("a rollout is stored, and labels the node", soon, func() bool {
+		var record corev1.ConfigMap
+		var node corev1.Node
+		return s.client.Get(s.ctx, client.ObjectKey{Namespace: namespace, Name: rollouts.Name}, &record) == nil && record.Data != nil &&
+			s.client.Get(s.ctx, client.ObjectKey{Name: "n1"}, &node) == nil && node.Labels[config.LabelRollout] == config.RolloutOff
+	})
 	if n := r.log.count("forbidden"); n > 0 {
 		t.Errorf("a permission was missing %d times:\n%s", n, r.log.last(40))
 	}

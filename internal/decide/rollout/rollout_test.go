@@ -199,7 +199,7 @@ func TestAProcessThatEndsLosesNoMoreThanABlock(t *testing.T) {
 }
 
 // TestNothingIsKnownOfAnEpochThatNobodyWatched loses the process in the middle of an
-// epoch for a long time: the block does not count.
+// epoch for a long time, and then in the second epoch: the block does not count.
 func TestNothingIsKnownOfAnEpochThatNobodyWatched(t *testing.T) {
 	p := newPlay(4)
 	for p.state.Drawn == 0 || p.state.Half == 0 {
@@ -210,6 +210,14 @@ func TestNothingIsKnownOfAnEpochThatNobodyWatched(t *testing.T) {
 	p.step(t)
 	if p.state.Drawn != drawn+1 || p.state.Blocks != 0 {
 		t.Errorf("%d blocks of %d count", p.state.Blocks, p.state.Drawn)
+	}
+	for p.state.Half == 0 {
+		p.step(t)
+	}
+	p.restart(t)
+	p.step(t)
+	if p.state.Drawn != drawn+2 || p.state.Half != 0 {
+		t.Error("the second epoch goes on although nobody knows the first one")
 	}
 }
 
