@@ -74,6 +74,7 @@ var inTurns = []string{
 	"TestAPodStartsOnTheCPUsOfItsContract", "TestTheAPIServerGoesAway", "TestReservedCPUsAreNotBestEffortWorks",
 	"TestTheSchedulerChoosesCPUs", "TestThePublishedServiceAnswers", "TestARestartedKubeletKeepsBatchPods",
 	"TestTenondEvictsByTheAPI", "TestARestartOfTenondWritesNothing", "TestAContainerStartsAgainInABoundedPod",
+	"TestANodeThatIsOffLeavesBatchWorkAHundredthOfACPU",
 }
 
 // inTurn skips a test of inTurns unless it runs for this commit.
