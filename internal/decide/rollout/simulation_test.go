@@ -239,12 +239,12 @@ func TestErrorRates(t *testing.T) {
 		mean := p * float64(runs)
 		return float64(n) <= mean+2.5*math.Sqrt(mean)
 	}
-	fmt.Fprintf(&table, "%-42s %5s %6s %5s | %6s %6s %6s %6s | %6s %6s | %5s %5s\n", "harm", "nodes", "margin", "noise", "all on", "waits", "harm", "price", "P50 h", "P80 h", "spent", "most")
+	fmt.Fprintf(&table, "%-42s %5s %6s %5s | %6s %6s %6s %6s | %6s %6s | %5s %5s %5s\n", "harm", "nodes", "margin", "noise", "all on", "waits", "harm", "price", "P50 h", "P80 h", "spent", "most", "over")
 	for i, r := range rows() {
 		if !long && r.nodes > 20 {
 			continue
 		}
-		counts, took, spent, most := map[Code]int{}, []float64{}, 0.0, 0.0
+		counts, took, spent, most, over := map[Code]int{}, []float64{}, 0.0, 0.0, 0
 		for j := range runs {
 			one := r.run(rand.New(rand.NewPCG(uint64(i), uint64(j))))
 			if one.phase == Compares {
@@ -256,18 +256,21 @@ func TestErrorRates(t *testing.T) {
 			}
 			spent += one.spent / float64(runs)
 			most = max(most, one.spent)
+			if one.spent > 1 {
+				over++
+			}
 		}
 		switch all := counts[Finishes]; {
 		case r.bad && !mostly(all, wrong):
 			t.Errorf("%s, %d nodes, noise %v: %d of %d rollouts have all nodes on", r.what, r.nodes, r.noise, all, runs)
 		case r.good && !mostly(runs-all, 0.2):
 			t.Errorf("%s, %d nodes, noise %v: only %d of %d rollouts have all nodes on", r.what, r.nodes, r.noise, all, runs)
-		case r.steps > 0 && most > 1:
-			t.Errorf("%s, %d nodes: a service spent %.2f of its margin", r.what, r.nodes, most)
+		case r.steps > 0 && !mostly(over, 0.01):
+			t.Errorf("%s, %d nodes: in %d of %d rollouts a service spent its margin, at most %.2f of it", r.what, r.nodes, over, runs, most)
 		}
 		share := func(c Code) float64 { return 100 * float64(counts[c]) / float64(runs) }
-		fmt.Fprintf(&table, "%-42s %5d %5d%% %5.2f | %5.1f%% %5.1f%% %5.1f%% %5.1f%% | %6s %6s | %5.2f %5.2f\n", r.what, r.nodes, r.margin, r.noise,
-			share(Finishes), share(Waits), share(Harm), share(Price), quantile(took, 0.5, runs), quantile(took, 0.8, runs), spent, most)
+		fmt.Fprintf(&table, "%-42s %5d %5d%% %5.2f | %5.1f%% %5.1f%% %5.1f%% %5.1f%% | %6s %6s | %5.2f %5.2f %4.1f%%\n", r.what, r.nodes, r.margin, r.noise,
+			share(Finishes), share(Waits), share(Harm), share(Price), quantile(took, 0.5, runs), quantile(took, 0.8, runs), spent, most, 100*float64(over)/float64(runs))
 	}
 	t.Logf("%d rollouts a row, 24 hours each\n%s", runs, table.String())
 }
