@@ -20,6 +20,7 @@ import (
 
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/manager/opener"
+	"tenon.sh/tenon/internal/config"
 )
 
 const (
@@ -148,7 +149,8 @@ func deleteReports(ctx context.Context, c client.Client, log *slog.Logger) error
 	return errors.Join(errs...)
 }
 
-// clearNodes removes the batch resources from all nodes.
+// clearNodes removes the batch resources from all nodes, and the labels of a rollout that
+// the manager wrote.
 func clearNodes(ctx context.Context, c client.Client, log *slog.Logger) error {
 	var list corev1.NodeList
 	if err := c.List(ctx, &list); err != nil {
@@ -158,18 +160,24 @@ func clearNodes(ctx context.Context, c client.Client, log *slog.Logger) error {
 	for k := range kinds {
 		none[k.batchName()] = nil
 	}
-	patch, err := json.Marshal(map[string]any{"status": map[string]any{"capacity": none, "allocatable": none}})
-	if err != nil {
-		return err
-	}
 	cleared := 0
 	var errs []error
 	for i := range list.Items {
 		n := &list.Items[i]
-		if !offersBatch(n) {
+		label := n.Labels[config.LabelRollout]
+		labelled := label == config.RolloutOn || label == config.RolloutOff
+		if !offersBatch(n) && !labelled {
 			continue
 		}
-		err := c.Status().Patch(ctx, n, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(Owner))
+		change := map[string]any{"status": map[string]any{"capacity": none, "allocatable": none}}
+		if labelled {
+			change["metadata"] = map[string]any{"labels": map[string]any{config.LabelRollout: nil}}
+		}
+		patch, err := json.Marshal(change)
+		if err != nil {
+			return err
+		}
+		err = c.Status().Patch(ctx, n, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(Owner))
 		if client.IgnoreNotFound(err) != nil {
 			errs = append(errs, fmt.Errorf("remove the batch resources from node %s: %w", n.Name, err))
 			continue

@@ -18,6 +18,7 @@ import (
 
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/config"
 )
 
 // agents creates a DaemonSet with a finalizer. The returned function removes
@@ -44,7 +45,8 @@ func TestUninstallWaitsForTheAgentsAndThenClearsTheNodes(t *testing.T) {
 	key, gone := s.agents()
 	batch := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), kube.BatchCPU: resource.MustParse("1500"), kube.BatchMemory: resource.MustParse("4Gi")}
 	s.must(s.client.Create(s.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: corev1.NodeStatus{Capacity: batch, Allocatable: batch}}))
-	s.must(s.client.Create(s.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}}))
+	s.must(s.client.Create(s.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b", Labels: map[string]string{config.LabelRollout: config.RolloutOff}}}))
+	s.must(s.client.Create(s.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "c", Labels: map[string]string{config.LabelRollout: config.RolloutNever}}}))
 	s.must(s.client.Create(s.ctx, &v1alpha1.NodeReport{ObjectMeta: metav1.ObjectMeta{Name: "a"}}))
 	gated := s.pod("BE", listOf("kubernetes.io/batch-cpu", "1k"))
 	gated.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: kube.BatchGate}, {Name: "example.com/quota"}}
@@ -70,6 +72,13 @@ func TestUninstallWaitsForTheAgentsAndThenClearsTheNodes(t *testing.T) {
 		s.must(s.client.Get(s.ctx, client.ObjectKey{Name: "a"}, &n))
 		if offersBatch(&n) || n.Status.Capacity.Cpu().Value() != 4 {
 			t.Errorf("node a has %v of %v", n.Status.Allocatable, n.Status.Capacity)
+		}
+		for name, want := range map[string]string{"b": "", "c": config.RolloutNever} {
+			var other corev1.Node
+			s.must(s.client.Get(s.ctx, client.ObjectKey{Name: name}, &other))
+			if got := other.Labels[config.LabelRollout]; got != want {
+				t.Errorf("node %s is left with the label %q", name, got)
+			}
 		}
 		s.must(s.client.Get(s.ctx, client.ObjectKeyFromObject(gated), gated))
 		if g := gated.Spec.SchedulingGates; len(g) != 1 || g[0].Name != "example.com/quota" {
