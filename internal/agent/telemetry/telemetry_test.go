@@ -479,16 +479,20 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 // names returns the names of the metrics that only Tenon has.
 func names(t *testing.T) map[string]bool {
 	t.Helper()
-	m := New("v1")
-	m.Observe(tickAt(1), errors.New("refused"), time.Second)
-	families, err := m.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
 	all := map[string]bool{}
-	for _, f := range families {
-		if strings.HasPrefix(f.GetName(), "tenon_") {
-			all[f.GetName()] = true
+	observed := tickAt(1)
+	observed.Shadow = &tick.Shadow{Total: map[plan.Owner]int64{plan.OwnerSuppress: 1}}
+	for _, of := range []tick.Tick{tickAt(1), observed} {
+		m := New("v1")
+		m.Observe(of, errors.New("refused"), time.Second)
+		families, err := m.registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if strings.HasPrefix(f.GetName(), "tenon_") {
+				all[f.GetName()] = true
+			}
 		}
 	}
 	return all
