@@ -141,7 +141,7 @@ func TestAGateOpensWhenThereIsRoom(t *testing.T) {
 		}
 		return false
 	}
-	s.waitUntil("an event says that room is held", soon, func() bool { return told(second, "held for 3 pods without a node") })
+	s.waitUntil("an event says that room is held", soon, func() bool { return told(second, "there is room, but it is held for ") })
 	s.waitUntil("an event says that no node admits the other", soon, func() bool { return told(elsewhere, "no node offers batch resources that its node selector") })
 	if s.isOpen(second) || s.isOpen(elsewhere) {
 		t.Error("a pod without room went to the scheduler")
