@@ -95,9 +95,12 @@ var (
 )
 
 const (
-	tries     = 7
-	firstWait = time.Second
-	maxWait   = time.Minute
+	tries = 7
+	// firstTries is the number of attempts to reach a server that has not answered yet:
+	// its address may be wrong.
+	firstTries = 3
+	firstWait  = time.Second
+	maxWait    = time.Minute
 	// shortest is the shortest time that is asked for, if the server refuses a query
 	// about one node.
 	shortest = 2 * 3600
@@ -108,7 +111,8 @@ type puller struct {
 	Options
 	client   *promapi.Client
 	progress Progress
-	most     int // nodes in one query, as the server allowed
+	most     int  // nodes in one query, as the server allowed
+	answered bool // a query, at least once
 }
 
 func (o *Options) complete() error {
@@ -259,13 +263,18 @@ func (p *puller) ask(ctx context.Context, what, text string, s promapi.Span) ([]
 		lines, err := p.client.Evaluate(ctx, text, s, p.Patience)
 		refused, is := errors.AsType[*promapi.Refusal](err)
 		if !is {
+			p.answered = p.answered || err == nil
 			return lines, err
 		}
 		failed := &Failure{What: what, Text: text, Tries: try, Err: err}
 		if p.Anonymous {
-			failed.Text = ""
+			failed.Text, failed.Err = "", withoutNames(refused)
 		}
-		if refused.Cause != promapi.Busy || try == tries {
+		most := tries
+		if !p.answered && refused.Status == 0 {
+			most = firstTries
+		}
+		if refused.Cause != promapi.Busy || try >= most {
 			return nil, failed
 		}
 		now := p.progress
@@ -276,6 +285,17 @@ func (p *puller) ask(ctx context.Context, what, text string, s promapi.Span) ([]
 		}
 		pause *= 2
 	}
+}
+
+// withoutNames returns a refusal without the words of the server, which may repeat names
+// of the query. What the network says has none.
+func withoutNames(r *promapi.Refusal) *promapi.Refusal {
+	if r.Status == 0 {
+		return r
+	}
+	hidden := *r
+	hidden.Detail = "what the server says may have names"
+	return &hidden
 }
 
 func wait(ctx context.Context, d time.Duration) error {

@@ -495,7 +495,7 @@ func TestAServerThatNeverAnswersIsAnErrorThatNamesTheQuery(t *testing.T) {
 		"the token is wrong":    {always(http.StatusUnauthorized, "no"), promapi.Wrong, 1},
 		"the query is wrong":    {always(http.StatusBadRequest, `{"status":"error","errorType":"bad_data","error":"parse error"}`), promapi.Wrong, 1},
 		"always busy":           {always(http.StatusTooManyRequests, ""), promapi.Busy, tries},
-		"always too much":       {always(http.StatusUnprocessableEntity, ""), promapi.TooMuch, 1},
+		"always too much":       {always(http.StatusUnprocessableEntity, `{"status":"error","errorType":"execution","error":"found duplicate series for {node=\"hidden-node-000\"}"}`), promapi.TooMuch, 1},
 		"another page":          {always(http.StatusOK, `{"status":"success","data":{"resultType":"string","result":[]}}`), promapi.Wrong, 1},
 		"a page of HTML":        {always(http.StatusOK, "<html>"), promapi.Busy, tries},
 		"values that none want": {always(http.StatusOK, `{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"node":"hidden-node-000"},"values":[["x","1"]]}]}}`), promapi.Wrong, 1},
@@ -512,6 +512,17 @@ func TestAServerThatNeverAnswersIsAnErrorThatNamesTheQuery(t *testing.T) {
 		if _, err := Read(t.Context(), o); err == nil || strings.Contains(err.Error(), "hidden") {
 			t.Errorf("%s: the error has names: %v", name, err)
 		}
+	}
+}
+
+// TestAnAddressWithoutAServerIsSaidSoon has an address that refuses connections.
+func TestAnAddressWithoutAServerIsSaidSoon(t *testing.T) {
+	f := &fake{nodes: 1}
+	o := f.start(t)
+	o.Server.URL = "http://127.0.0.1:1"
+	_, err := Read(t.Context(), o)
+	if failed, is := errors.AsType[*Failure](err); !is || failed.Tries != firstTries {
+		t.Errorf("%v", err)
 	}
 }
 
