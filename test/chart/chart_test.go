@@ -225,7 +225,7 @@ func allOptions() map[string]any {
 		"image":            map[string]any{"tag": "v1.2.3"},
 		"imagePullSecrets": []any{map[string]any{"name": "registry"}},
 		"agent": additions(map[string]any{"kubelet": map[string]any{"allowNodesProxy": true, "insecureSkipTLSVerify": true}, "config": "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\n",
-			"history": map[string]any{"enabled": true, "size": "64Mi"},
+			"history":  map[string]any{"enabled": true, "size": "64Mi"},
 			"sysAdmin": false, "extraArgs": []any{"--log-level=debug"}, "affinity": map[string]any{"nodeAffinity": map[string]any{}}, "image": map[string]any{"repository": "mirror.example:5000/tenon/agent", "digest": "sha256:" + strings.Repeat("0a", 32)}}),
 		"manager":        additions(map[string]any{"tolerations": []any{map[string]any{"operator": "Exists"}}, "extraArgs": []any{"--log-level=debug"}, "topologySpreadConstraints": []any{zones}, "image": map[string]any{"tag": "v1.2.4"}}),
 		"config":         map[string]any{"namespace": "koordinator-system"},

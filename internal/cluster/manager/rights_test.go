@@ -145,13 +145,12 @@ func TestTheChartsRightsAreEnough(t *testing.T) {
 	})
 	s.refused(user.Patch(s.ctx, waiting.DeepCopy(), open, client.DryRunAll), "others need the right to change the namespace")
 	s.must(s.client.Patch(s.ctx, waiting.DeepCopy(), open, client.DryRunAll)) // an administrator
-	s.must(s.client.Get(s.ctx, client.ObjectKeyFromObject(m), m))
-	m.Data["rollout-config"] = `{"enable":true,"marginPercent":10}`
-	s.must(s.client.Update(s.ctx, m))
+	rollout := client.RawPatch(types.MergePatchType, []byte(`{"data":{"rollout-config":"{\"enable\":true,\"marginPercent\":10}"}}`))
+	s.must(s.client.Patch(s.ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.config.Namespace, Name: s.config.Name}}, rollout))
 	s.waitUntil("a rollout is stored, and labels the node", soon, func() bool {
 		var record corev1.ConfigMap
 		var node corev1.Node
-		return s.client.Get(s.ctx, client.ObjectKey{Namespace: namespace, Name: rollouts.Name}, &record) == nil && record.Data != nil &&
+		return s.client.Get(s.ctx, client.ObjectKey{Namespace: chartNamespace, Name: rollouts.Name}, &record) == nil && record.Data != nil &&
 			s.client.Get(s.ctx, client.ObjectKey{Name: "n1"}, &node) == nil && node.Labels[config.LabelRollout] == config.RolloutOff
 	})
 	if n := r.log.count("forbidden"); n > 0 {

@@ -69,7 +69,9 @@ func (c *Cluster) lasting(want *manifest.Wanted, as *corev1.Pod) (l Lasting, say
 			l.Nodes = append(l.Nodes, LastingNode{n.Name, min(ofCPU, ofMemory)})
 		}
 	}
-	slices.SortFunc(l.Nodes, func(a, b LastingNode) int { return cmp.Or(cmp.Compare(b.Percent, a.Percent), strings.Compare(a.Name, b.Name)) })
+	slices.SortFunc(l.Nodes, func(a, b LastingNode) int {
+		return cmp.Or(cmp.Compare(b.Percent, a.Percent), strings.Compare(a.Name, b.Name))
+	})
 	return l, true
 }
 
