@@ -5,7 +5,6 @@ package shadow
 
 import (
 	"maps"
-	"reflect"
 
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/policy"
@@ -17,9 +16,8 @@ import (
 type World struct {
 	knobs map[node.Knob]virtual
 	steps map[plan.Owner]int64
-	// real has the knobs of the last snapshot, and seen is what See made of them. A host
-	// never changes the maps of an old snapshot, and returns them again if nothing has
-	// changed.
+	// real has the knobs of the last snapshot, whose maps no host changes later, and seen
+	// is what See made of them.
 	real, seen node.Knobs
 }
 
@@ -40,7 +38,7 @@ func (w *World) See(s node.Snapshot) node.Snapshot {
 	if w.knobs == nil {
 		w.knobs = map[node.Knob]virtual{}
 	}
-	if w.seen.Now != nil && sameMap(w.real.Now, s.Knobs.Now) && sameMap(w.real.Before, s.Knobs.Before) && w.real.Kernel == s.Knobs.Kernel {
+	if w.seen.Now != nil && maps.Equal(w.real.Now, s.Knobs.Now) && maps.Equal(w.real.Before, s.Knobs.Before) && w.real.Kernel == s.Knobs.Kernel {
 		s.Knobs = w.seen
 		return s
 	}
@@ -64,10 +62,6 @@ func (w *World) See(s node.Snapshot) node.Snapshot {
 	}
 	s.Knobs, w.seen = seen, seen
 	return s
-}
-
-func sameMap(a, b map[node.Knob]node.Value) bool {
-	return reflect.ValueOf(a).UnsafePointer() == reflect.ValueOf(b).UnsafePointer()
 }
 
 // forget forgets the knobs that the snapshot lacks, and adds those to seen that a step

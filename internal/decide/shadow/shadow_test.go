@@ -156,8 +156,11 @@ func BenchmarkSee(b *testing.B) {
 	w.See(s)
 	w.Perform(steps)
 	b.ReportAllocs()
+	var changes unit.MilliCPU
 	for b.Loop() {
-		s.Knobs.Now = maps.Clone(s.Knobs.Now) // as after a change of one of them
+		s.Knobs.Now = maps.Clone(s.Knobs.Now)
+		changes++
+		s.Knobs.Now[quota] = node.Limit(changes)
 		w.See(s)
 	}
 }
