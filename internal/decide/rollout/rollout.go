@@ -202,6 +202,9 @@ type Node struct {
 	Waits map[string]switchback.Count
 }
 
+// measured reports whether the node has services whose waits are known.
+func (n Node) measured() bool { return n.Fresh && len(n.Waits) > 0 }
+
 // A Block is what one process has measured of the block that runs. The zero Block has
 // measured nothing.
 type Block struct {
@@ -259,7 +262,13 @@ func Step(c Config, s State, b Block, nodes []Node, now time.Time, seed uint64) 
 	if b.drawn != s.Drawn || b.half != s.Half { // another process began this epoch
 		b = Block{drawn: s.Drawn, half: s.Half}
 	}
-	if len(s.Pairs) == 0 || s.Half == 1 && b.first == nil || // the first epoch is not known
+	if len(s.Pairs) == 0 { // there were too few nodes
+		if next, begun := s.draw(nodes, b, now); len(next.Pairs) > 0 {
+			return next, begun, nil
+		}
+		return s, b, nil
+	}
+	if s.Half == 1 && b.first == nil || // the first epoch is not known
 		passed < 0 || passed > c.Epoch*3/2 || b.before == nil && passed > c.Epoch/2 { // nobody looked
 		s, b = s.draw(nodes, b, now)
 		return s, b, nil
@@ -341,11 +350,12 @@ func (s State) order(name string) uint64 {
 }
 
 // draw begins a block: it draws pairs of the nodes of the stage, and which node of each
-// is on first. Nodes with services that can be measured take part first.
+// is on first. Nodes with services that can be measured take part first. With fewer than
+// two of them there are no pairs.
 func (s State) draw(nodes []Node, b Block, now time.Time) (State, Block) {
 	all := slices.Clone(nodes)
 	rank := func(n Node) int {
-		if n.Fresh && len(n.Waits) > 0 {
+		if n.measured() {
 			return 0
 		}
 		return 1
@@ -369,6 +379,9 @@ func (s State) draw(nodes []Node, b Block, now time.Time) (State, Block) {
 	measured := slices.IndexFunc(part, func(n Node) bool { return rank(n) > 0 })
 	if measured < 0 {
 		measured = n
+	}
+	if measured < 2 { // nothing would be seen of what batch work does
+		n, part, measured = 0, nil, 0
 	}
 	for _, p := range [][]Node{part[:measured], part[measured:]} {
 		rnd.Shuffle(len(p), func(i, j int) { p[i], p[j] = p[j], p[i] })

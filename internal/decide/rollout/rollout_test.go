@@ -225,19 +225,41 @@ func TestNothingIsKnownOfAnEpochThatNobodyWatched(t *testing.T) {
 // on, one with an old report, and one whose agent starts again and again.
 func TestANodeThatIsNotWhatItShouldBeDoesNotCount(t *testing.T) {
 	for name, spoil := range map[string]func(n *Node, i int){
-		"stays off":      func(n *Node, _ int) { n.On = false },
-		"stale":          func(n *Node, _ int) { n.Fresh = false },
-		"starts anew":    func(n *Node, i int) { n.Run = fmt.Sprint(i / 10) },
-		"has no service": func(n *Node, _ int) { n.Waits = nil },
+		"stays off":   func(n *Node, _ int) { n.On = false },
+		"stale":       func(n *Node, _ int) { n.Fresh = false },
+		"starts anew": func(n *Node, i int) { n.Run = fmt.Sprint(i / 10) },
+		"counts anew": func(n *Node, _ int) { n.Waits = nil },
 	} {
 		p := newPlay(2)
 		for i := range 60 * 12 {
 			p.step(t)
 			spoil(&p.nodes[0], i)
 		}
-		if p.state.Blocks > 0 || p.state.Phase != Compares || p.state.Drawn < 2 {
+		if p.state.Blocks > 0 || p.state.Phase != Compares || p.state.Drawn == 0 {
 			t.Errorf("%s: %d blocks of %d count, in phase %s", name, p.state.Blocks, p.state.Drawn, p.state.Phase)
 		}
+	}
+}
+
+// TestNodesWithoutServicesStayOff has four nodes, of which one has a service. Nothing would
+// be seen of what batch work does there.
+func TestNodesWithoutServicesStayOff(t *testing.T) {
+	nodes := newPlay(4).nodes
+	for i := range nodes[1:] {
+		nodes[1+i].Waits = nil
+	}
+	var s State
+	var b Block
+	for m := range 60 * 8 {
+		s, b, _ = Step(plain, s, b, nodes, begin.Add(time.Duration(m)*time.Minute), 7)
+		for _, n := range nodes {
+			if s.IsOn(n.Name) {
+				t.Fatalf("%s is on", n.Name)
+			}
+		}
+	}
+	if s.Drawn != 1 || s.Check() != nil {
+		t.Errorf("the state changes all the time: %+v", s)
 	}
 }
 
