@@ -77,6 +77,11 @@ func TestTheChartInModeObserveWritesNothing(t *testing.T) {
 	if found, err := h.batchResources(); err != nil || len(found) > 0 {
 		t.Errorf("the node has %v, %v", found, err)
 	}
+	if said := h.kubectl("logs", "-n", home, "daemonset/tenond"); strings.Contains(said, "is not read-only") || !strings.Contains(said, "observing: ") {
+		t.Errorf("the agent could write, by its log:\n%s", said)
+	} else if at := strings.Index(said, "delays are not counted"); at >= 0 {
+		t.Errorf("it cannot trace, by its log:\n%s", said)
+	}
 	made := strings.Fields(h.kubectl("get", "deployments,statefulsets,jobs,mutatingwebhookconfigurations,validatingwebhookconfigurations,priorityclasses", "-A", "-o", "name"))
 	made = slices.DeleteFunc(made, func(name string) bool { return strings.HasPrefix(name, "priorityclass.scheduling.k8s.io/system-") })
 	if len(made) > 0 {
