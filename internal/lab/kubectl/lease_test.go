@@ -26,7 +26,7 @@ case "$*" in
 	grep -qF "\"holderIdentity\":\"$me\"" held/lease || fail Invalid
 	sed -i "s/\"renewTime\":\"[^\"]*\"/\"renewTime\":\"$at\"/" held/lease ;;
 "replace -f -") cat > new.$$; mv new.$$ held/lease ;;
-"delete lease"*|"delete namespace"*) rm -rf held ;;
+"delete lease"*|"delete namespace"*) mv held gone.$$ 2>/dev/null; rm -rf gone.$$ ;;
 esac`
 
 // A cluster is a fake one, on which labs run.
