@@ -52,6 +52,9 @@ var rareRights = map[right]string{
 	{"tenon-manager", "patch", "events.k8s.io", "events"}:  "the same event again",
 	{"tenon-manager", "watch", "", "pods"}:                 "TestAGateOpensWhenThereIsRoom",
 	{"tenon-manager", "patch", "", "pods"}:                 "TestAGateOpensWhenThereIsRoom",
+	{"tenon-manager", "create", "", "configmaps"}:          "TestTheChartsRightsAreEnough", // a rollout
+	{"tenon-manager", "get", "", "configmaps"}:             "TestTheChartsRightsAreEnough",
+	{"tenon-manager", "update", "", "configmaps"}:          "TestTheChartsRightsAreEnough",
 	{"tenon-manager", "update", "", "secrets"}:             "TestCertificatesChangeUnderLoad",
 	{"tenon-uninstall", "get", "", "nodes"}:                "agents on nodes that are lost",
 	{"tenon-uninstall", "patch", "", "pods"}:               "pods with a gate",
