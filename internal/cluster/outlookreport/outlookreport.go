@@ -84,16 +84,20 @@ func nameOf(name string) string {
 	return strings.ToValidUTF8(name[:part], "") + mark + strings.ToValidUTF8(name[len(name)-part:], "")
 }
 
-// Read returns the outlook of a report with the name of its node and its promises. It
-// reports false if the report has none.
+// Read returns the outlook of a report with the name of its node and its promises. The
+// promises of an agent that only observes stand in its shadow. Read reports false if the
+// report has no outlook.
 func Read(name string, s *v1alpha1.NodeReportStatus) (o prospect.Outlook, has bool) {
 	if s.Outlook == nil {
 		return prospect.Outlook{}, false
 	}
-	in := s.Outlook
+	in, promises := s.Outlook, s.Promises
+	if s.Shadow != nil {
+		promises = s.Shadow.Promises
+	}
 	o = prospect.Outlook{
 		Name: name, From: in.Since.Unix() / 60, To: in.Until.Unix() / 60, Step: int64(in.StepMinutes), Seen: in.SeenMinutes,
-		Promises: promisesOf(s.Promises),
+		Promises: promisesOf(promises),
 	}
 	if q := in.Capacity.CPU; q != nil {
 		o.CPU = quantity.CPU(*q, unit.Down)

@@ -75,6 +75,11 @@ func TestWhatTheAgentSendsIsRead(t *testing.T) {
 	if !has || !reflect.DeepEqual(got, sent) {
 		t.Errorf("sent %+v\nread %+v", sent, got)
 	}
+	observes := statusOf(t, sent)
+	observes.Shadow, observes.Promises = &v1alpha1.Shadow{Promises: observes.Promises}, nil
+	if got, has := Read("node-1", observes); !has || !reflect.DeepEqual(got, sent) {
+		t.Errorf("of an observer: sent %+v\nread %+v", sent, got)
+	}
 	v := reflect.ValueOf(sent)
 	for i := range v.NumField() {
 		if name := v.Type().Field(i).Name; v.Field(i).IsZero() && name != "Pool" && name != "Days" && name != "Lasting" {
