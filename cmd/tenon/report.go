@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -131,9 +132,9 @@ func (f *reportFlags) read(cmd *cobra.Command, now time.Time) (prospect.Node, er
 		if err != nil {
 			return prospect.Node{}, fmt.Errorf("find the history: %w (--config names the file, or --dir the directory of the history)", err)
 		}
-		if dir = c.History.Directory; dir == "" {
-			return prospect.Node{}, fmt.Errorf("%s: tenond keeps no history: %s", f.config, howToKeep)
-		}
+		// A tenond that observes has a history without the key. That it was started with
+		// --observe, the file does not say.
+		dir = cmp.Or(c.History.Directory, observersDir)
 	}
 	of, err := f.machine()
 	if err != nil {
@@ -158,8 +159,12 @@ func (f *reportFlags) read(cmd *cobra.Command, now time.Time) (prospect.Node, er
 	return n, nil
 }
 
+// observersDir is the directory of a history that the configuration does not name. Tests
+// set it.
+var observersDir = config.HistoryDirectory
+
 // howToKeep says how there will be a history.
-const howToKeep = "write history: {directory: /var/lib/tenon/history} and colocation-config: {enable: true} into the configuration of tenond, " +
+const howToKeep = "write history: {directory: " + config.HistoryDirectory + "} and colocation-config: {enable: true} into the configuration of tenond, " +
 	"and come back after some hours"
 
 // machine returns what the history does not say.

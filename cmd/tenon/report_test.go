@@ -19,6 +19,7 @@ import (
 
 	"tenon.sh/tenon/internal/agent/history"
 	"tenon.sh/tenon/internal/cmdline"
+	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/decide/prospect"
 	"tenon.sh/tenon/internal/lab/textlayout"
 	"tenon.sh/tenon/internal/model/node"
@@ -185,6 +186,7 @@ func TestTheReportIsTheSameInEachForm(t *testing.T) {
 // TestAReportWithoutHistorySaysHowToGetOne also tries flags that are wrong.
 func TestAReportWithoutHistorySaysHowToGetOne(t *testing.T) {
 	empty := t.TempDir()
+	setObserversDir(t, filepath.Join(empty, "missing"))
 	none, some := filepath.Join(empty, "none.yaml"), filepath.Join(empty, "some.yaml")
 	for file, text := range map[string]string{none: "", some: "history: {directory: " + empty + "}\n"} {
 		if err := os.WriteFile(file, []byte("apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\n"+text), 0o600); err != nil {
@@ -204,6 +206,37 @@ func TestAReportWithoutHistorySaysHowToGetOne(t *testing.T) {
 	} {
 		if _, err := reportOf(t, args...); cmdline.ExitStatus(err) != cmdline.ExitUsage {
 			t.Errorf("%q: %v", args, err)
+		}
+	}
+}
+
+// setObserversDir sets the directory of a history that the configuration does not name.
+func setObserversDir(t *testing.T, dir string) {
+	t.Helper()
+	before := observersDir
+	observersDir = dir
+	t.Cleanup(func() { observersDir = before })
+}
+
+// TestAnObserverHasAReport: its tenond keeps a history that the configuration does not
+// name, also if only the flag --observe makes it observe.
+func TestAnObserverHasAReport(t *testing.T) {
+	if observersDir != config.HistoryDirectory {
+		t.Errorf("tenon report looks into %s, and tenond writes into %s", observersDir, config.HistoryDirectory)
+	}
+	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "tenon.yaml")
+	makeWeeks(t, dir, 5)
+	setObserversDir(t, dir)
+	for _, text := range []string{"observe: true\n", ""} {
+		if err := os.WriteFile(file, []byte("apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\n"+text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var f prospect.Fleet
+		got, err := reportOf(t, "--config", file, "-o", "json")
+		if err != nil {
+			t.Errorf("%q: %v", text, err)
+		} else if err := json.Unmarshal([]byte(got), &f); err != nil || f.Seen != 5*24*60-60 {
+			t.Errorf("%q: %v, %d minutes", text, err, f.Seen)
 		}
 	}
 }

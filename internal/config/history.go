@@ -39,7 +39,7 @@ func (h history) history() History {
 
 func (c *checker) checkHistory(h history) {
 	if dir, given := h.Directory.Value(); given && (!path.IsAbs(dir) || path.Clean(dir) == "/") {
-		c.fault("history.directory", quote(dir)+": want an absolute path, such as /var/lib/tenon/history")
+		c.fault("history.directory", quote(dir)+": want an absolute path, such as "+HistoryDirectory)
 	}
 	if size, given := h.Size.Value(); given && (size < leastHistory || size > mostHistory) {
 		c.fault("history.size", fmt.Sprintf("%d bytes: want 1Mi to 1Gi", int64(size)))
