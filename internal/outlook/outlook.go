@@ -53,12 +53,12 @@ func (v View) Page() page.Page {
 // seen says what the page rests on.
 func (v View) seen() string {
 	f := v.Fleet
-	if f.Seen == 0 {
-		return v.Of + " has no measured minute."
-	}
-	verb := "was"
+	has, verb := "has", "was"
 	if f.Nodes > 1 {
-		verb = "were"
+		has, verb = "have", "were"
+	}
+	if f.Seen == 0 {
+		return v.Of + " " + has + " no measured minute."
 	}
 	text := fmt.Sprintf("%s %s observed for %s, from %s to %s UTC", v.Of, verb, days(f.Seen), minute(f.From), minute(f.To))
 	if f.Nodes > 1 {

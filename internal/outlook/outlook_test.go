@@ -152,6 +152,11 @@ func TestWordsFollowTheCodes(t *testing.T) {
 			t.Errorf("%s: %s", code, text)
 		}
 	}
+	for nodes, want := range map[int]string{1: "x has no measured minute.", 3: "x have no measured minute."} {
+		if text := words(View{Of: "x", Fleet: prospect.Fleet{Nodes: nodes}}); !strings.Contains(text, want) {
+			t.Errorf("%d nodes: %s", nodes, text)
+		}
+	}
 	if !strings.Contains(words(View{Of: "x", Fleet: many}), "do not have little room at the same time") {
 		t.Error("the page does not say what a sum of low values is")
 	}

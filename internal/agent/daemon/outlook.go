@@ -102,8 +102,11 @@ func (o *outlooks) run(ctx context.Context) {
 					o.log.Warn("there is no outlook of this node: the history cannot be read", "error", err)
 				}
 			default:
-				made := prospect.Summarize(found)
-				o.made.Store(&made)
+				if made := prospect.Summarize(found); made.Seen > 0 {
+					o.made.Store(&made)
+				} else {
+					o.made.Store(nil) // the directory has no file yet, or no minute of these days
+				}
 			}
 			failed = text
 		}

@@ -154,6 +154,13 @@ func TestAHistoryThatCannotBeReadIsNoOutlook(t *testing.T) {
 	if ask(); o.made.Load() != nil || said.Len() > 0 {
 		t.Errorf("without a file: %+v, %s", o.made.Load(), said.String())
 	}
+	if err := os.Mkdir(to.Directory, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	at = at.Add(time.Hour)
+	if ask(); o.made.Load() != nil || said.Len() > 0 {
+		t.Errorf("with an empty directory: %+v, %s", o.made.Load(), said.String())
+	}
 	writeHistory(t, to.Directory, first, func(int64) int64 { return 1000 }, 3*24*60)
 	made := awaitOutlook(t, o, at.Add(time.Hour), to, nil)
 	at = at.Add(time.Hour)
