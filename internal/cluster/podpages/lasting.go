@@ -19,6 +19,9 @@ import (
 	"tenon.sh/tenon/internal/table"
 )
 
+// longest is the length of the longest promises, in hours.
+var longest = time.Duration(promise.Hours[len(promise.Hours)-1])
+
 // A Lasting says where room for a batch pod is promised until it ends.
 type Lasting struct {
 	Pod string `json:"pod"`
@@ -29,7 +32,8 @@ type Lasting struct {
 	// Unknown is the number of nodes that the pod may have and that promise nothing for
 	// as long yet.
 	Unknown int `json:"unknown,omitempty"`
-	// TooLong means that no node makes promises for as long.
+	// TooLong means that no node makes promises for as long, from the hour of its last
+	// promises to the end of the pod.
 	TooLong bool `json:"tooLong,omitempty"`
 }
 
@@ -50,24 +54,32 @@ func (c *Cluster) lasting(want *manifest.Wanted, as *corev1.Pod) (l Lasting, say
 	}
 	p := alike(want, as, 0)
 	l = Lasting{Pod: cmp.Or(as.Namespace, corev1.NamespaceDefault) + "/" + want.Name, Seconds: int64(d / time.Second)}
-	longest := time.Duration(promise.Hours[len(promise.Hours)-1]) * time.Hour
-	l.TooLong = d > longest
+	within, beyond := 0, 0 // nodes with promises that are long enough, or are all shorter
 	for _, n := range c.nodes {
-		if l.TooLong || p.only != "" && p.only != n.Name || c.lacks.Nodes == "" && n.exclusion(p) != "" || n.IsSilent(c.now) || n.Report.Status.Promises == nil {
+		if p.only != "" && p.only != n.Name || c.lacks.Nodes == "" && n.exclusion(p) != "" || n.IsSilent(c.now) || n.Report.Status.Promises == nil {
 			continue
 		}
-		// The hours of a promise count from the last full hour.
-		from := n.Report.Status.Reported.Truncate(time.Hour)
-		hours := int32((c.now.Add(d).Sub(from) + time.Hour - 1) / time.Hour)
+		// The hours of a promise count from the hour of the last minute that had ended
+		// when it was reported: in the first minute of an hour, that is the hour before.
+		from := n.Report.Status.Reported.Add(-time.Minute).Truncate(time.Hour)
+		hours := (c.now.Add(d).Sub(from) + time.Hour - 1) / time.Hour
+		if hours > longest {
+			beyond++
+			continue
+		}
+		within++
 		s := n.Report.Status.Promises
-		ofCPU, knownCPU := surest(s.CPU, hours, cpu, n.requested(kube.BatchCPU), func(a v1alpha1.PromisedAmount) unit.MilliCPU { return quantity.CPU(*a.Amount, unit.Down) })
-		ofMemory, knownMemory := surest(s.Memory, hours, memory, n.requested(kube.BatchMemory), func(a v1alpha1.PromisedAmount) unit.Bytes { return unit.Bytes(quantity.Whole(*a.Amount, unit.Down)) })
+		ofCPU, knownCPU := surest(s.CPU, int32(hours), cpu, n.requested(kube.BatchCPU), func(a v1alpha1.PromisedAmount) unit.MilliCPU { return quantity.CPU(*a.Amount, unit.Down) })
+		ofMemory, knownMemory := surest(s.Memory, int32(hours), memory, n.requested(kube.BatchMemory), func(a v1alpha1.PromisedAmount) unit.Bytes { return unit.Bytes(quantity.Whole(*a.Amount, unit.Down)) })
 		switch {
 		case !knownCPU || !knownMemory:
 			l.Unknown++
 		case ofCPU > 0 && ofMemory > 0:
 			l.Nodes = append(l.Nodes, LastingNode{n.Name, min(ofCPU, ofMemory)})
 		}
+	}
+	if l.TooLong = d > longest*time.Hour || beyond > 0 && within == 0; !l.TooLong {
+		l.Unknown += beyond // their next reports have the promises of the hour that the others have
 	}
 	slices.SortFunc(l.Nodes, func(a, b LastingNode) int {
 		return cmp.Or(cmp.Compare(b.Percent, a.Percent), strings.Compare(a.Name, b.Name))
@@ -105,7 +117,7 @@ func (l Lasting) String() string {
 	text := fmt.Sprintf("%s says that it runs for %s: ", l.Pod, nodepages.Duration(time.Duration(l.Seconds)*time.Second))
 	switch {
 	case l.TooLong:
-		return text + fmt.Sprintf("room is promised for at most %d hours", promise.Hours[len(promise.Hours)-1])
+		return text + fmt.Sprintf("no promise is so long: room is promised for at most %d hours from a full hour on", longest)
 	case len(l.Nodes) == 0:
 		text += "no node promises room for as long"
 	default:

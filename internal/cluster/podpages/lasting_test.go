@@ -61,12 +61,14 @@ func TestFitSaysWhereRoomLasts(t *testing.T) {
 		{"5h40m", "2k", &Lasting{Pod: "ci/job", Seconds: 20400, Nodes: []LastingNode{{"much", 95}, {"less", 80}}, Unknown: 1}, ""},
 		{"5h41m", "2k", &Lasting{Pod: "ci/job", Seconds: 20460, Unknown: 4}, "no node promises room for as long; too little is known yet of 4 nodes"},
 		{"25h", "2k", &Lasting{Pod: "ci/job", Seconds: 90000, TooLong: true}, "room is promised for at most 24 hours"},
+		// From 12:00, where the promises begin, it is 24 hours and 20 minutes.
+		{"24h", "2k", &Lasting{Pod: "ci/job", Seconds: 86400, TooLong: true}, "no promise is so long"},
+		{"23h40m", "2k", &Lasting{Pod: "ci/job", Seconds: 85200, Unknown: 4}, "too little is known yet of 4 nodes"},
 		{"", "2k", nil, ""},
 		{"nonsense", "2k", nil, "not as written: job: tenon.sh/duration"},
 		{"1h", "0", nil, ""},
 	} {
-		text := "apiVersion: v1\nkind: Pod\nmetadata: {name: job, namespace: ci, labels: {koordinator.sh/qosClass: BE}, annotations: {tenon.sh/duration: '" + tc.duration +
-			"'}}\nspec: {containers: [{name: c, image: c, resources: {requests: {kubernetes.io/batch-cpu: " + tc.cpu + ", kubernetes.io/batch-memory: 1Gi}, limits: {kubernetes.io/batch-cpu: " + tc.cpu + ", kubernetes.io/batch-memory: 1Gi}}}]}\n"
+		text := batchJob(tc.duration, tc.cpu)
 		if tc.cpu == "0" {
 			text = strings.ReplaceAll(text, "kubernetes.io/batch-cpu: 0, kubernetes.io/batch-memory: 1Gi", "cpu: 1")
 		}
@@ -82,4 +84,28 @@ func TestFitSaysWhereRoomLasts(t *testing.T) {
 			t.Errorf("%s, %s: %+v, want %+v in\n%s", tc.duration, tc.cpu, got, tc.want, page.Text())
 		}
 	}
+}
+
+// TestAPromiseCountsFromTheHourInWhichItWasMade asks at 12:01:40 for a pod of 30 minutes. A
+// report of the first minute of an hour has the promises of the hour before: those for an
+// hour end at 12:00.
+func TestAPromiseCountsFromTheHourInWhichItWasMade(t *testing.T) {
+	now := noon.Add(100 * time.Second)
+	nodes := []nodepages.Node{promising("before", noon.Add(30*time.Second), [4]int64{9, 8, 0, 0}), promising("now", noon.Add(time.Minute), [4]int64{9, 8, 0, 0})}
+	page := New(nodes, nil, now).Fit(manifests(t, batchJob("30m", "2k")).Wanted, Webhook{}, nil)
+	if want := []Lasting{{Pod: "ci/job", Seconds: 1800, Nodes: []LastingNode{{"now", 95}}, Unknown: 1}}; !reflect.DeepEqual(page.Lasting, want) {
+		t.Errorf("%+v, want %+v", page.Lasting, want)
+	}
+	// Of one of them, 24 hours are not enough; the other will have promises of 12:00, too.
+	page = New(nodes, nil, now).Fit(manifests(t, batchJob("23h30m", "2k")).Wanted, Webhook{}, nil)
+	if want := []Lasting{{Pod: "ci/job", Seconds: 84600, Unknown: 2}}; !reflect.DeepEqual(page.Lasting, want) {
+		t.Errorf("%+v, want %+v", page.Lasting, want)
+	}
+}
+
+// batchJob returns a pod that says how long it runs.
+func batchJob(duration, cpu string) string {
+	batch := "{kubernetes.io/batch-cpu: " + cpu + ", kubernetes.io/batch-memory: 1Gi}"
+	return "apiVersion: v1\nkind: Pod\nmetadata: {name: job, namespace: ci, labels: {koordinator.sh/qosClass: BE}, annotations: {tenon.sh/duration: '" + duration +
+		"'}}\nspec: {containers: [{name: c, image: c, resources: {requests: " + batch + ", limits: " + batch + "}}]}\n"
 }
