@@ -35,6 +35,8 @@ type Lasting struct {
 	// TooLong means that no node makes promises for as long, from the hour of its last
 	// promises to the end of the pod.
 	TooLong bool `json:"tooLong,omitempty"`
+	// OthersUnknown means that not all pods are known: Nodes may have less room.
+	OthersUnknown bool `json:"othersUnknown,omitempty"`
 }
 
 // A LastingNode promises the room with a probability in percent.
@@ -54,6 +56,7 @@ func (c *Cluster) lasting(want *manifest.Wanted, as *corev1.Pod) (l Lasting, say
 	}
 	p := alike(want, as, 0)
 	l = Lasting{Pod: cmp.Or(as.Namespace, corev1.NamespaceDefault) + "/" + want.Name, Seconds: int64(d / time.Second)}
+	l.OthersUnknown = c.lacks.Pods != ""
 	within, beyond := 0, 0 // nodes with promises that are long enough, or are all shorter
 	for _, n := range c.nodes {
 		if p.only != "" && p.only != n.Name || c.lacks.Nodes == "" && n.exclusion(p) != "" || n.IsSilent(c.now) || n.Report.Status.Promises == nil {
@@ -128,6 +131,9 @@ func (l Lasting) String() string {
 		text += "room for as long is promised on " + strings.Join(names, ", ")
 		if more := len(l.Nodes) - len(names); more > 0 {
 			text += fmt.Sprintf(" and %d more", more)
+		}
+		if l.OthersUnknown {
+			text += ", less what other pods request there, which is not known"
 		}
 	}
 	if l.Unknown > 0 {

@@ -103,6 +103,21 @@ func TestAPromiseCountsFromTheHourInWhichItWasMade(t *testing.T) {
 	}
 }
 
+// TestRoomBesideUnknownPodsIsNotPromised asks as a user who may list the pods of one
+// namespace only.
+func TestRoomBesideUnknownPodsIsNotPromised(t *testing.T) {
+	now := noon.Add(20 * time.Minute)
+	nodes := []nodepages.Node{promising("much", now, [4]int64{9, 8, 7, 6})}
+	m := manifests(t, batchJob("1h", "2k"))
+	page := NewPartly(nodes, nil, Lacks{Pods: "you may not list pods"}, now).Fit(m.Wanted, Webhook{}, nil)
+	if len(page.Lasting) != 1 || !page.Lasting[0].OthersUnknown || !strings.Contains(page.Text(), "on much (95%), less what other pods request there, which is not known") {
+		t.Errorf("%+v in\n%s", page.Lasting, page.Text())
+	}
+	if page = New(nodes, nil, now).Fit(m.Wanted, Webhook{}, nil); page.Lasting[0].OthersUnknown {
+		t.Errorf("all pods are known: %s", page.Text())
+	}
+}
+
 // batchJob returns a pod that says how long it runs.
 func batchJob(duration, cpu string) string {
 	batch := "{kubernetes.io/batch-cpu: " + cpu + ", kubernetes.io/batch-memory: 1Gi}"
