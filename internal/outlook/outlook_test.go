@@ -14,9 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"tenon.sh/tenon/internal/decide/promise"
 	"tenon.sh/tenon/internal/decide/prospect"
 	"tenon.sh/tenon/internal/lab/textlayout"
 	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // fleet makes nodes of two pools with batch work at night. memory of a node is measured if
@@ -175,6 +177,25 @@ func TestAYoungNodeHasNoTableOfPromises(t *testing.T) {
 	}
 	if s := promisesSection(old); len(s.Table.Rows) != len(old.CPU.Promised) {
 		t.Errorf("after six days: %+v", s)
+	}
+}
+
+// TestASumOfPromisesSaysOfHowManyNodes has two nodes that promise CPU for an hour, one of
+// them with 95 % only, and one that does not yet.
+func TestASumOfPromisesSaysOfHowManyNodes(t *testing.T) {
+	one := func(percent unit.Percent, code promise.Code) promise.Promise {
+		return promise.Promise{Hours: 1, Percent: percent, CPU: promise.Amount[unit.MilliCPU]{Code: code, Value: 1000}, Memory: promise.Amount[unit.Bytes]{Code: promise.Known, Value: 1 << 30}}
+	}
+	var all []prospect.Outlook
+	for _, codes := range [][3]promise.Code{{promise.Known, promise.Known, promise.Known}, {promise.TooFew, promise.TooFew, promise.Known}, {promise.TooFew, promise.TooFew, promise.TooFew}} {
+		all = append(all, prospect.Outlook{Promises: []promise.Promise{one(80, codes[0]), one(90, codes[1]), one(95, codes[2])}})
+	}
+	const want = "lack the others: CPUs for 1 h from 1 of 3 nodes, CPUs for 1 h from 2 of 3 nodes."
+	if items := promisesSection(prospect.Sum(all)).Items; len(items) != 1 || !strings.HasSuffix(items[0], want) {
+		t.Errorf("%q, want %q", items, want)
+	}
+	if items := promisesSection(prospect.Sum(all[:1])).Items; len(items) > 0 {
+		t.Errorf("a single node that promises all: %q", items)
 	}
 }
 

@@ -27,14 +27,17 @@ func promisesSection(f prospect.Fleet) page.Section {
 		return page.Section{}
 	}
 	var plain plainPromises
+	var parts []string
 	for i := range f.CPU.Promised {
 		cpu := f.CPU.Promised[i]
 		row := page.Row{Label: fmt.Sprintf("%d h", cpu.Hours), Cells: []string{cpu.Percent.String(), value(cpu, cores), came(cpu), verdict(cpu), "-", "-", "-"}}
 		note(&plain, "CPU", cpu)
+		parts = addPart(parts, "CPUs", cpu, f.Nodes)
 		if i < len(f.Memory.Promised) {
 			memory := f.Memory.Promised[i]
 			copy(row.Cells[4:], []string{value(memory, size), came(memory), verdict(memory)})
 			note(&plain, "memory", memory)
+			parts = addPart(parts, "memory", memory, f.Nodes)
 		}
 		s.Table.Rows = append(s.Table.Rows, row)
 	}
@@ -42,6 +45,9 @@ func promisesSection(f prospect.Fleet) page.Section {
 		"data before it, with a 95% interval."
 	if f.Nodes > 1 {
 		s.Legend += " Each node keeps its own promise with this probability; the amounts are sums."
+	}
+	if len(parts) > 0 {
+		s.Items = append(s.Items, "Not all nodes promise this, and the amounts lack the others: "+strings.Join(parts, ", ")+".")
 	}
 	if len(plain.kinds) > 0 {
 		s.Items = append(s.Items, "No better than a fixed percentile of the past: "+plain.String()+". There the room has no pattern that helps, or too few days were seen to know.")
@@ -67,6 +73,16 @@ func value[T amount](k prospect.Kept[T], print func(T) string) string {
 		return "not yet"
 	}
 	return "unknown"
+}
+
+// addPart adds of how many nodes an amount is, if it is not of all. The probabilities of
+// a length mostly have the same number.
+func addPart[T amount](parts []string, resource string, k prospect.Kept[T], nodes int) []string {
+	part := fmt.Sprintf("%s for %d h from %d of %d nodes", resource, k.Hours, k.Nodes, nodes)
+	if k.Nodes == 0 || k.Nodes == nodes || slices.Contains(parts, part) {
+		return parts
+	}
+	return append(parts, part)
 }
 
 func came[T amount](k prospect.Kept[T]) string {
