@@ -320,6 +320,11 @@ func TestASumLeavesOutWhatIsNotKnown(t *testing.T) {
 	if !reflect.DeepEqual(f.Gaps, want) {
 		t.Errorf("gaps %v, want %v", f.Gaps, want)
 	}
+	promising := young
+	promising.Promises = []promise.Promise{{Hours: 1, Percent: 90, CPU: promise.Amount[unit.MilliCPU]{Code: promise.TooFew}, Memory: promise.Amount[unit.Bytes]{Code: promise.Known}}}
+	if f, want := Sum([]Outlook{promising}), []Gap{{GapRoomMemory, 1}, {GapNoWeek, 1}}; !reflect.DeepEqual(f.Gaps, want) {
+		t.Errorf("a young node with a promise: gaps %v, want %v", f.Gaps, want)
+	}
 	if f := Sum([]Outlook{young}); f.CPU.Nodes != 1 || f.CPU.Hours[3].Steps != 0 || f.CPU.Hours[4].Low != 5 {
 		t.Errorf("a young node alone: %+v", f.CPU)
 	}

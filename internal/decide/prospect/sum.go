@@ -86,7 +86,7 @@ type GapCode string
 const (
 	GapRoomCPU    GapCode = "no-cpu-room"        // the room of CPU was not measured
 	GapRoomMemory GapCode = "no-memory-room"     // nor that of memory
-	GapNoForecast GapCode = "under-three-days"   // too few days for a promise
+	GapNoForecast GapCode = "under-three-days"   // too few days for a promise, and there is none
 	GapNoWeek     GapCode = "under-seven-days"   // no weekend, or no whole week, was seen
 	GapHoles      GapCode = "holes"              // more than a tenth of the time was not seen
 	GapNotInSum   GapCode = "hours-missing"      // the node is in no sum
@@ -377,6 +377,11 @@ func fitOf(least, most int64, percent unit.Percent) Fit {
 	return FitAsSaid
 }
 
+// promises reports whether something is promised of a node.
+func (o *Outlook) promises() bool {
+	return slices.ContainsFunc(o.Promises, func(p promise.Promise) bool { return p.CPU.Code == promise.Known || p.Memory.Code == promise.Known })
+}
+
 // gapsOf counts what is not known. summed is the number of nodes in the sums of CPU.
 func gapsOf(all []Outlook, summed int) []Gap {
 	counts := map[GapCode]int{}
@@ -384,14 +389,15 @@ func gapsOf(all []Outlook, summed int) []Gap {
 	for i := range all {
 		o := &all[i]
 		span := o.To - o.From
+		noForecast := o.Seen < forecastDays*minutesOfDay && !o.promises()
 		for _, gap := range []struct {
 			code GapCode
 			is   bool
 		}{
 			{GapRoomCPU, o.All.CPU.Steps == 0},
 			{GapRoomMemory, o.All.Memory.Steps == 0},
-			{GapNoForecast, o.Seen < forecastDays*minutesOfDay},
-			{GapNoWeek, o.Seen >= forecastDays*minutesOfDay && span < weekDays*minutesOfDay},
+			{GapNoForecast, noForecast},
+			{GapNoWeek, !noForecast && span < weekDays*minutesOfDay},
 			{GapHoles, (span-o.Seen)*10 > span},
 			{GapBatch, !o.BatchCPU.Known()},
 		} {
