@@ -131,8 +131,9 @@ func TestWordsFollowTheCodes(t *testing.T) {
 	}
 	many := prospect.Sum(fleet(6, 8, true))
 	for code, want := range map[prospect.SavingCode]string{
-		prospect.NoBatchWork: "nothing is saved. What lacks is batch work, not room", prospect.BatchUnknown: "no saving is counted",
-		prospect.NoRoom: "There was no room for it", prospect.OneNode: "cannot be given back",
+		prospect.NoBatchWork: "nothing is saved. What lacks is batch work, not room", prospect.BatchUnknown: "It is not known which work could be batch work",
+		prospect.Unmeasured: "the room or the use of its nodes was not measured",
+		prospect.NoRoom:     "There was no room for it", prospect.OneNode: "cannot be given back",
 	} {
 		f := many
 		f.Saving.Code = code

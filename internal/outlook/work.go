@@ -74,6 +74,9 @@ func (v View) workSection() page.Section {
 	case prospect.BatchUnknown:
 		s.Text = "It is not known which work could be batch work, so no saving is counted."
 		return s
+	case prospect.Unmeasured:
+		s.Text = "Which work could be batch work is known, but the room or the use of its nodes was not measured, so no saving is counted."
+		return s
 	case prospect.NoBatchWork:
 		s.Text = "No work was seen that could be batch work, so nothing is saved. What lacks is batch work, not room."
 		return s

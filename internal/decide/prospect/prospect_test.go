@@ -383,6 +383,18 @@ func TestASavingNeedsWorkAndRoom(t *testing.T) {
 	if s := cost(unknown); s.Code != BatchUnknown {
 		t.Errorf("batch work is not known: %+v", s)
 	}
+	for name, unmeasure := range map[string]func(o *Outlook){
+		"no room": func(o *Outlook) { o.All.CPU.Steps = 0 }, "no use": func(o *Outlook) { o.Hours = [24]Hour{} },
+	} {
+		named := servers(2, 8000, 2000, 3000, 6000)
+		unmeasure(&named[0])
+		if s := cost(named[:1]); s.Code != Unmeasured || s.Nodes != 0 {
+			t.Errorf("batch work is known, %s: %+v", name, s)
+		}
+		if s := cost(named); s.Code != Counted || s.Nodes != 1 {
+			t.Errorf("batch work of two nodes is known, and of one %s: %+v", name, s)
+		}
+	}
 	if s := cost(servers(1, 8000, 2000, 3000, 6000)); s.Code != OneNode || s.High.CPU != 2000 {
 		t.Errorf("one node: %+v", s)
 	}

@@ -16,6 +16,7 @@ const (
 	Counted      SavingCode = "counted"
 	NoBatchWork  SavingCode = "no-batch-work" // no work could be batch work: what lacks is work, not room
 	BatchUnknown SavingCode = "unknown"       // which work could be batch work is not known
+	Unmeasured   SavingCode = "unmeasured"    // it is known, but not the room or the use of any of its nodes
 	NoRoom       SavingCode = "no-room"       // there is work, and no room for it
 	OneNode      SavingCode = "one-node"      // a single node cannot be given back
 )
@@ -58,11 +59,13 @@ type load struct {
 func savingOf(all []Outlook) Saving {
 	pools := map[string][]load{}
 	s := Saving{Code: Counted}
+	named := false // of a node that does not count, which work could be batch work
 	var low, mean unit.MilliCPU
 	for i := range all {
 		o := &all[i]
 		l, known := loadOf(o)
 		if !known {
+			named = named || o.BatchCPU.Known()
 			continue
 		}
 		s.Nodes++
@@ -71,6 +74,9 @@ func savingOf(all []Outlook) Saving {
 		pools[o.Pool] = append(pools[o.Pool], l)
 	}
 	switch {
+	case s.Nodes == 0 && named:
+		s.Code = Unmeasured
+		return s
 	case s.Nodes == 0:
 		s.Code = BatchUnknown
 		return s
