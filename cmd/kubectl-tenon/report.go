@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -23,7 +22,6 @@ import (
 	"tenon.sh/tenon/internal/cmdline"
 	"tenon.sh/tenon/internal/decide/prospect"
 	document "tenon.sh/tenon/internal/lab/page"
-	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 	"tenon.sh/tenon/internal/outlook"
 	"tenon.sh/tenon/internal/table"
@@ -38,7 +36,6 @@ type reportQuestion struct {
 	*access
 	now              func() time.Time
 	html, node, pool string
-	price            float64
 	kept             bool
 }
 
@@ -57,7 +54,6 @@ whose agent is silent or keeps no history do not count, and are named.
 docs/how-much.md explains each number.`,
 		Example: `  kubectl tenon report
   kubectl tenon report --html report.html
-  kubectl tenon report --pool node.kubernetes.io/instance-type --price 0.34
   kubectl tenon report --pool pool=web
   kubectl tenon report --kept              # what past promises said, beside what came`,
 		Args: cmdline.NoArgs,
@@ -66,8 +62,7 @@ docs/how-much.md explains each number.`,
 	flags := cmd.Flags()
 	flags.StringVar(&q.html, "html", "", "write a page with pictures to this file instead, or to standard output (-)")
 	flags.StringVar(&q.node, "node", "", "only this node")
-	flags.StringVar(&q.pool, "pool", "", "the label whose value is the pool of a node: nodes of a pool are alike; LABEL=VALUE: only this pool")
-	flags.Float64Var(&q.price, "price", 0, "cost of a node for an hour")
+	flags.StringVar(&q.pool, "pool", "", "only the nodes with this label, LABEL=VALUE")
 	flags.BoolVar(&q.kept, "kept", false, "show what past promises of room said, beside what came")
 	cmdline.Files(flags, "html")
 	cmdline.CompleteFrom(cmd, "node", a.reportedNodes)
@@ -76,17 +71,13 @@ docs/how-much.md explains each number.`,
 
 func (q *reportQuestion) check(cmd *cobra.Command) error {
 	switch given := cmd.Flags().Changed; {
-	case given("price") && !(q.price > 0 && q.price <= math.MaxFloat64):
-		return cmdline.Usagef("--price %v: want an amount above 0", q.price)
-	case q.kept && given("price"):
-		return cmdline.Usagef("want one of --kept and --price")
 	case given("html") && q.html == "":
 		return cmdline.Usagef(`--html "": want a file`)
 	case q.output != cmdline.Text && q.html != "":
 		return cmdline.Usagef("want one of -o %s and --html", q.output)
 	}
-	if key, _, _ := strings.Cut(q.pool, "="); q.pool != "" && key == "" {
-		return cmdline.Usagef("--pool %q: want a label, or LABEL=VALUE", q.pool)
+	if key, _, has := strings.Cut(q.pool, "="); cmd.Flags().Changed("pool") && (key == "" || !has) {
+		return cmdline.Usagef("--pool %q: want LABEL=VALUE", q.pool)
 	}
 	return nil
 }
@@ -118,14 +109,12 @@ func (q *reportQuestion) answer(cmd *cobra.Command) error {
 		return q.print(cmd, v.Page(), keptData{len(f.outlooks), sum.CPU.Promised, sum.Memory.Promised, v.Shortfalls, f.uncounted})
 	}
 	v := outlook.View{Of: upper(q.of(len(f.outlooks))), Fleet: sum, Hints: clusterHints}
-	if q.price > 0 {
-		v.Price = node.Some(q.price)
-	}
 	return q.print(cmd, v.Page(), reportData{sum, f.uncounted})
 }
 
 // clusterHints say what to do about the gaps of a cluster.
 var clusterHints = map[prospect.GapCode]string{
+	prospect.GapBatch:   "tenon report --prometheus knows it, and counts the saving.",
 	prospect.GapRoomCPU: "The agent computes it with colocation-config: {enable: true}.",
 }
 
@@ -189,13 +178,12 @@ type uncounted struct {
 
 // read reads the reports, page by page.
 func (q *reportQuestion) read(ctx context.Context, c client.Client) (f fleet, err error) {
-	pools, err := q.pools(ctx, c)
+	pool, err := q.nodesOfPool(ctx, c)
 	if err != nil {
 		return f, err
 	}
 	add := func(r *v1alpha1.NodeReport) {
-		pool, known := pools[r.Name]
-		if q.pool != "" && !known {
+		if q.pool != "" && !pool[r.Name] {
 			return // a node that was removed, or of another pool
 		}
 		n := nodepages.Node{Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.Name}}, Report: r}
@@ -205,7 +193,6 @@ func (q *reportQuestion) read(ctx context.Context, c client.Client) (f fleet, er
 		case !has:
 			f.Without = append(f.Without, r.Name)
 		default:
-			o.Pool = pool
 			f.outlooks = append(f.outlooks, o)
 		}
 	}
@@ -246,14 +233,13 @@ func reportsErr(err error) error {
 	return fmt.Errorf("list nodereports.tenon.sh, which Tenon's chart brings: %w", err)
 }
 
-// pools returns the pools of the nodes by the label of --pool. Without the flag there is
-// none. A node without the label has the pool "", unless the flag names one pool.
-func (q *reportQuestion) pools(ctx context.Context, c client.Client) (map[string]string, error) {
+// nodesOfPool returns the nodes with the label of --pool. Without the flag there are none.
+func (q *reportQuestion) nodesOfPool(ctx context.Context, c client.Client) (map[string]bool, error) {
 	if q.pool == "" {
 		return nil, nil
 	}
-	key, value, one := strings.Cut(q.pool, "=")
-	pools := map[string]string{}
+	key, value, _ := strings.Cut(q.pool, "=")
+	pool := map[string]bool{}
 	for next := ""; ; {
 		nodes := metav1.PartialObjectMetadataList{}
 		nodes.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
@@ -264,18 +250,18 @@ func (q *reportQuestion) pools(ctx context.Context, c client.Client) (map[string
 			return nil, fmt.Errorf("list the nodes: %w", err)
 		}
 		for i := range nodes.Items {
-			if has := nodes.Items[i].Labels[key]; !one || has == value {
-				pools[nodes.Items[i].Name] = has
+			if has, labelled := nodes.Items[i].Labels[key]; labelled && has == value {
+				pool[nodes.Items[i].Name] = true
 			}
 		}
 		if next = nodes.Continue; next == "" {
 			break
 		}
 	}
-	if len(pools) == 0 {
+	if len(pool) == 0 {
 		return nil, fmt.Errorf("no node has the label %s", q.pool)
 	}
-	return pools, nil
+	return pool, nil
 }
 
 // name names the nodes that do not count.
