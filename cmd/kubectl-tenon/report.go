@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -278,10 +279,17 @@ func (f *fleet) name(errOut io.Writer) {
 
 // nothing says why there is no page.
 func (q *reportQuestion) nothing(f fleet) error {
-	if len(f.Without) > 0 {
+	switch {
+	case len(f.Without) > 0:
 		return fmt.Errorf("no node has an outlook: %s without one: tenond makes it of its history, which the key history of its configuration switches on (docs/configuration.md)", table.Count(len(f.Without), "node"))
+	case len(f.Silent) > 0:
+		return fmt.Errorf("no node has an outlook: the agent is silent on %s", table.Count(len(f.Silent), "node"))
+	case q.pool != "" && q.node != "":
+		return fmt.Errorf("node %q does not have the label %s", q.node, q.pool)
+	case q.pool != "":
+		return fmt.Errorf("no node with the label %s has a report", q.pool)
 	}
-	return fmt.Errorf("no node has an outlook: no agent of Tenon reports")
+	return errors.New("no node has an outlook: no agent of Tenon reports")
 }
 
 // reportedNodes returns the nodes with a report for a shell.

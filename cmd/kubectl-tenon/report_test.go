@@ -126,22 +126,26 @@ func TestTheReportAddsUpTheNodes(t *testing.T) {
 
 func TestAReportThatIsNotThereHasAReason(t *testing.T) {
 	paths := fleetPaths(t)
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	no := refusal(403, "Forbidden", "no")
 	for line, x := range map[string]struct {
 		paths map[string]string
 		want  string
 	}{
-		"report":                  {installed, "no node has an outlook: 1 node without one: tenond makes it of its history"},
-		"report --kept":           {with(paths, pathReports, listOf(t)), "no node has an outlook: no agent of Tenon reports"},
-		"report --node node-9":    {paths, `there is no report of a node "node-9"`},
-		"report --pool pool=x":    {paths, "no node has the label pool=x"},
-		"report --pool pool=web":  {with(paths, "/api/v1/nodes", no), "--pool reads the labels of nodes, and you may not list nodes: an administrator can bind the ClusterRole tenon-viewer to you"},
-		"report --html x":         {with(paths, pathReports, no), "you may not list nodereports.tenon.sh: an administrator can bind"},
-		"report --pool pool":      {paths, `--pool "pool": want LABEL=VALUE`},
-		"report --pool=":          {paths, `--pool "": want LABEL=VALUE`},
-		"report -o json --html x": {paths, "want one of -o json and --html"},
-		"report --pool =web":      {paths, `--pool "=web": want LABEL=VALUE`},
-		"report --html= --kept":   {paths, `--html "": want a file`},
+		"report":                               {installed, "no node has an outlook: 1 node without one: tenond makes it of its history"},
+		"report --kept":                        {with(paths, pathReports, listOf(t)), "no node has an outlook: no agent of Tenon reports"},
+		"report --node node-9":                 {paths, `there is no report of a node "node-9"`},
+		"report --pool pool=x":                 {paths, "no node has the label pool=x"},
+		"report --pool pool=web":               {with(paths, "/api/v1/nodes", no), "--pool reads the labels of nodes, and you may not list nodes: an administrator can bind the ClusterRole tenon-viewer to you"},
+		"report --html x":                      {with(paths, pathReports, no), "you may not list nodereports.tenon.sh: an administrator can bind"},
+		"report --node node-2 --pool pool=web": {paths, `node "node-2" does not have the label pool=web`},
+		"report --pool pool=db":                {with(paths, pathReports, listOf(t, reportOf("node-1", at))), "no node with the label pool=db has a report"},
+		"report -o yaml":                       {with(paths, pathReports, listOf(t, reportOf("node-1", at.Add(-time.Hour)))), "the agent is silent on 1 node"},
+		"report --pool pool":                   {paths, `--pool "pool": want LABEL=VALUE`},
+		"report --pool=":                       {paths, `--pool "": want LABEL=VALUE`},
+		"report -o json --html x":              {paths, "want one of -o json and --html"},
+		"report --pool =web":                   {paths, `--pool "=web": want LABEL=VALUE`},
+		"report --html= --kept":                {paths, `--html "": want a file`},
 	} {
 		_, err := kubectl(t, x.paths, strings.Fields(line)...)
 		if err == nil || !strings.Contains(err.Error(), x.want) {
