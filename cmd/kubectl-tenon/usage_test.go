@@ -18,7 +18,7 @@ func TestUsageErrorsSayWhatIsKnown(t *testing.T) {
 		"explain foo":                 `unknown command "foo": want isolation, node, pod`,
 		"explain workload x":          `unknown command "workload": want isolation, node, pod`,
 		"explan pod":                  `unknown command "explan": did you mean explain?`,
-		"nothing":                     `unknown command "nothing": see kubectl tenon --help`,
+		"nothing":                     `unknown command "nothing": want doctor, explain, fit, map, objectives, report, rollout, top, translate, version`,
 		"help explain nde":            `unknown command "nde": did you mean node?`,
 		"explain pod":                 "kubectl tenon explain pod wants one pod, got 0: see kubectl tenon explain pod --help",
 		"explain pod a b":             "kubectl tenon explain pod wants one pod, got 2: see kubectl tenon explain pod --help",

@@ -87,7 +87,7 @@ func TestEveryExperimentHasACommand(t *testing.T) {
 // TestAShellOffersFilesWhereAFileIsWanted compares the text of each flag with what
 // a shell offers for it.
 func TestAShellOffersFilesWhereAFileIsWanted(t *testing.T) {
-	file := regexp.MustCompile("^(film|(the |the state )?directory)|configuration file|in this directory")
+	file := regexp.MustCompile("^(film|(the |the state )?directory|the file of|report on the nodes of this table)|configuration file|in this directory|to this file")
 	var look func(*cobra.Command)
 	look = func(c *cobra.Command) {
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
