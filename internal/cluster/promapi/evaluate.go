@@ -97,7 +97,9 @@ func (c *Client) evaluate(ctx context.Context, method, at string, of url.Values)
 	}
 	request, err := http.NewRequestWithContext(ctx, method, at, body)
 	if err != nil {
-		return nil, &Refusal{Cause: Wrong, Detail: c.quiet(err.Error())}
+		r := c.lost(err)
+		r.Cause = Wrong
+		return nil, r
 	}
 	request.Header = c.headers.Clone()
 	if method != http.MethodGet {
@@ -118,9 +120,12 @@ func (c *Client) evaluate(ctx context.Context, method, at string, of url.Values)
 	return c.matrix(got, content)
 }
 
-// lost returns the Refusal for an answer that did not come. The error of package url
-// has the address of the server, which is in the command line, too, and no header.
+// lost returns the Refusal for an answer that did not come. It leaves out the address that
+// an error of package url has: with GET, the query is in it.
 func (c *Client) lost(err error) *Refusal {
+	if of, is := errors.AsType[*url.Error](err); is {
+		err = of.Err
+	}
 	r := &Refusal{Cause: Busy, Detail: c.quiet(err.Error())}
 	if late, is := errors.AsType[net.Error](err); is && late.Timeout() {
 		r.Cause = TooMuch

@@ -515,6 +515,33 @@ func TestAServerThatNeverAnswersIsAnErrorThatNamesTheQuery(t *testing.T) {
 	}
 }
 
+// TestAnAnonymousErrorHasNoQuery has a proxy that lets nobody send, and breaks off each
+// answer to a GET, whose address has the query.
+func TestAnAnonymousErrorHasNoQuery(t *testing.T) {
+	f := &fake{nodes: 2}
+	f.before = func(_ int, w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPost {
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return true
+		}
+		if strings.HasSuffix(r.URL.Path, "_range") {
+			panic(http.ErrAbortHandler)
+		}
+		return false
+	}
+	o := f.start(t)
+	o.Anonymous = true
+	var said strings.Builder
+	o.Report = func(p Progress) { fmt.Fprintf(&said, "%v\n", p.Err) }
+	_, err := Read(t.Context(), o)
+	if failed, is := errors.AsType[*Failure](err); !is || failed.Tries != tries || len(f.texts) == 0 {
+		t.Fatalf("%v", err)
+	}
+	if text := said.String() + err.Error(); strings.Contains(text, "hidden") || !strings.Contains(text, "EOF") {
+		t.Errorf("the errors have names, or no reason: %.2000s", text)
+	}
+}
+
 // TestAnAddressWithoutAServerIsSaidSoon has an address that refuses connections.
 func TestAnAddressWithoutAServerIsSaidSoon(t *testing.T) {
 	f := &fake{nodes: 1}
