@@ -3,9 +3,11 @@ package promapi
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -88,6 +90,25 @@ func (s Server) Check(flag string) error {
 		}
 	}
 	return nil
+}
+
+// Sender returns a hash of who asks: the user and the headers, such as the ID of a tenant,
+// which decide what the server answers. It has no part of a password, of a token or of a
+// header that authorizes. It is empty if there is neither.
+func (s Server) Sender() string {
+	headers := map[string]string{}
+	for name, value := range s.Headers {
+		switch name = http.CanonicalHeaderKey(name); name {
+		case "Authorization", "Proxy-Authorization", "Cookie":
+		default:
+			headers[name] = value
+		}
+	}
+	if s.User == "" && len(headers) == 0 {
+		return ""
+	}
+	text, _ := json.Marshal([]any{s.User, headers}) // in the order of the names; strings have no error
+	return fmt.Sprintf("%x", sha256.Sum256(text))
 }
 
 func isHeaderName(s string) bool {

@@ -25,7 +25,8 @@ const (
 
 // asked is what a folder was begun with. A reading with anything else is another one.
 type asked struct {
-	URL string `json:"url"`
+	URL    string `json:"url"`
+	Sender string `json:"sender,omitempty"` // a hash: another tenant has other nodes
 	Choice
 }
 

@@ -160,9 +160,11 @@ func Read(ctx context.Context, o Options) (*Past, error) {
 	return &Past{folder: f, anonymous: o.Anonymous}, nil
 }
 
+func (p *puller) asked() asked { return asked{p.Server.URL, p.Server.Sender(), p.Choice} }
+
 // begin opens the folder, or begins one with what the server has.
 func (p *puller) begin(ctx context.Context) (*folder, error) {
-	f, err := open(p.Dir, asked{p.Server.URL, p.Choice})
+	f, err := open(p.Dir, p.asked())
 	if f != nil || err != nil {
 		return f, err
 	}
@@ -171,7 +173,7 @@ func (p *puller) begin(ctx context.Context) (*folder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find out what the server has: %w", err)
 	}
-	found.Format, found.Asked, found.Window = format, asked{p.Server.URL, p.Choice}, w
+	found.Format, found.Asked, found.Window = format, p.asked(), w
 	return create(p.Dir, found)
 }
 

@@ -330,12 +330,18 @@ func TestAnImportIsWhatTheServerHas(t *testing.T) {
 	if diff := cmp.Diff(all, nodesOf(t, again)); diff != "" {
 		t.Error(diff)
 	}
-	for name, change := range map[string]func(*Options){"days": func(o *Options) { o.Days = 2 }, "step": func(o *Options) { o.Step = 10 }, "sample": func(o *Options) { o.Sample = 3 }, "rules": func(o *Options) { o.Rules.CPU.ThresholdPercent = 50 }} {
+	for name, change := range map[string]func(*Options){"days": func(o *Options) { o.Days = 2 }, "step": func(o *Options) { o.Step = 10 }, "sample": func(o *Options) { o.Sample = 3 }, "rules": func(o *Options) { o.Rules.CPU.ThresholdPercent = 50 },
+		"tenant": func(o *Options) { o.Server.Headers = map[string]string{"x-scope-orgid": "b"} }, "user": func(o *Options) { o.Server.User, o.Server.Password = "b", "x" }} {
 		other := o
 		change(&other)
 		if _, err := Read(t.Context(), other); !errors.Is(err, ErrOther) {
 			t.Errorf("other %s: %v", name, err)
 		}
+	}
+	same := o
+	same.Server.Token, same.Server.Headers = "new", map[string]string{"authorization": "s3cr3t", "Cookie": "s3cr3t"}
+	if _, err := Read(t.Context(), same); err != nil || f.asked.Load() != before {
+		t.Errorf("a new token makes it another reading: %v", err)
 	}
 	later := o
 	later.Now = now.Add(30 * time.Hour) // it was broken off for a night
