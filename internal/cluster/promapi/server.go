@@ -61,8 +61,8 @@ func secret(s Secret, file, what string) (Secret, error) {
 }
 
 // Check returns an error if a request to the server could not be made. The error has the
-// names of flags; flag is that of the URL. It does not repeat a URL that may have a
-// password.
+// names of flags; flag is that of the URL. It repeats no URL that may have a password: one
+// with @, of which no part need be what the parser takes it for.
 func (s Server) Check(flag string) error {
 	u, err := url.Parse(s.URL)
 	const form = "want http:// or https:// with a host, and no user, query or fragment"
@@ -71,9 +71,9 @@ func (s Server) Check(flag string) error {
 		return fmt.Errorf("flags that begin with --prometheus- have no effect without %s", flag)
 	case s.URL == "":
 		return nil
-	case err != nil:
+	case err != nil, strings.Contains(s.URL, "@"):
 		return fmt.Errorf("%s: %s", flag, form)
-	case u.User != nil || u.RawQuery != "":
+	case u.RawQuery != "":
 		return fmt.Errorf("%s, with the host %s: %s", flag, u.Host, form)
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Fragment != "":
 		return fmt.Errorf("%s %q: %s", flag, s.URL, form)

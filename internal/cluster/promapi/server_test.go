@@ -32,7 +32,7 @@ func TestAServerIsCheckedBeforeItIsAsked(t *testing.T) {
 
 // TestNoErrorOfAServerHasAPassword checks URLs that have one.
 func TestNoErrorOfAServerHasAPassword(t *testing.T) {
-	for _, url := range []string{"http://me:s3cr3t@host", "http://host?token=s3cr3t", "http://me:s3cr3t@[host", "ftp://me:s3cr3t@host#x"} {
+	for _, url := range []string{"http://me:s3cr3t@host", "http://host?token=s3cr3t", "http://me:s3cr3t@[host", "ftp://me:s3cr3t@host#x", "me:s3cr3t@host:9090", "http://s3cr3t?x@host", "http://me:1/s3cr3t@host"} {
 		s := Server{URL: url, Token: "s3cr3t", Password: "s3cr3t"}
 		err := s.Check("--url")
 		if err == nil || strings.Contains(err.Error(), "s3cr3t") {
