@@ -37,7 +37,8 @@ type found struct {
 	Asked    asked          `json:"asked"`
 	Window   past.Window    `json:"window"`
 	Sources  past.Sources   `json:"sources"`
-	Names    []string       `json:"names"`             // of all nodes
+	Names    []string       `json:"names"`             // of all nodes that were there at the end
+	Gone     int            `json:"gone,omitempty"`    // nodes that were not, which are left out
 	Unsized  int            `json:"unsized,omitempty"` // nodes whose size is not known, which are left out
 	Machines []past.Machine `json:"machines"`          // those that are read
 }
@@ -155,14 +156,15 @@ type Past struct {
 type Summary struct {
 	Window  past.Window
 	Sources past.Sources
-	Known   int // nodes that the server knows
+	Known   int // nodes that the server knows, and that were there at the end
+	Gone    int // nodes that were not, and are left out
 	Unsized int // of them are left out, because their size is not known
 	Read    int // are read
 }
 
 // Summary says what was read.
 func (p *Past) Summary() Summary {
-	return Summary{Window: p.Window, Sources: p.Sources, Known: len(p.Names), Unsized: p.Unsized, Read: len(p.Machines)}
+	return Summary{Window: p.Window, Sources: p.Sources, Known: len(p.Names), Gone: p.Gone, Unsized: p.Unsized, Read: len(p.Machines)}
 }
 
 // Nodes returns the nodes one by one, in the order of their names. It holds the nodes of

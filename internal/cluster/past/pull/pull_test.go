@@ -43,6 +43,10 @@ type fake struct {
 	nodes int
 	// limit is the most nodes and the most seconds of a query; 0: none.
 	limit, seconds int
+	// gone are more nodes, which were there in the first two days, and late says that the
+	// server read nothing at the end of the last day.
+	gone int
+	late bool
 	// before may answer a query in place of the server. n counts queries from 1 on.
 	before func(n int, w http.ResponseWriter, r *http.Request) bool
 	asked  atomic.Int64
@@ -191,7 +195,15 @@ func (f *fake) instant(text string, at int64) (lines []map[string]any) {
 			add(1, map[string]string{"namespace": "hidden-shop", "pod": fmt.Sprintf("hidden-web-5d9c7b6f4-%05d", i), "owner_kind": "ReplicaSet", "owner_name": "hidden-web-5d9c7b6f4"})
 		}
 	case strings.Contains(text, "kube_node_info"):
-		for i := range f.nodes {
+		last, lately := at == now.Unix()/86400*86400, strings.Contains(text, "[15m]")
+		if last && lately && f.late {
+			break
+		}
+		n := f.nodes
+		if !last && !lately {
+			n += f.gone
+		}
+		for i := range n {
 			add(1, map[string]string{"node": f.name(i), "internal_ip": fmt.Sprintf("10.0.%d.%d", i/250, i%250)})
 		}
 	case strings.Contains(text, "kube_node_status_capacity"):
@@ -691,6 +703,20 @@ func TestAServerWithoutNodesIsAnError(t *testing.T) {
 		}
 		if _, err := os.Stat(o.Dir); err == nil {
 			t.Errorf("%v: a folder is left", want)
+		}
+	}
+}
+
+// TestANodeThatWasReplacedIsLeftOut has nodes of which three were gone on the last day.
+func TestANodeThatWasReplacedIsLeftOut(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		f := &fake{nodes: 5, gone: 3, late: late}
+		p, err := Read(t.Context(), f.start(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, n := p.Summary(), len(nodesOf(t, p)); n != 5 || s.Known != 5 || s.Gone != 3 || s.Read != 5 || s.Unsized != 0 {
+			t.Errorf("%d nodes, %+v", n, s)
 		}
 	}
 }

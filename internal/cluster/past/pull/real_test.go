@@ -371,6 +371,7 @@ func TestAWeekOfARealPrometheus(t *testing.T) {
 	}
 	all := append(machines("n1", "10.0.0.1", from, end+1), machines("n2", "10.0.0.2", from, end+1)...)
 	all = append(all, machines("n3", "10.0.0.3", joined, end+1)...)
+	all = append(all, machines("n0", "10.0.0.4", from, joined)...) // which n3 replaces
 	all = append(all, f.cadvisor("node", "n1", from, end, true, true)...)
 	all = append(all, f.cadvisor("node", "n2", from, end, true, false)...)
 	all = append(all, f.cadvisor("node", "n3", joined, end, true, false)...)
@@ -395,6 +396,9 @@ func TestAWeekOfARealPrometheus(t *testing.T) {
 	p, nodes := readReal(t, optionsOf(t, url, days, rules()))
 	if s := p.Sources; s != (past.Sources{Label: "node", Containers: true, CPU: past.CAdvisor, Memory: past.CAdvisor, Owners: true, QoS: true, Requests: true, Batch: true, Held: true, HeldTime: true, Rate: 300}) || len(nodes) != 3 {
 		t.Fatalf("%d nodes, %+v", len(nodes), s)
+	}
+	if s := p.Summary(); s.Known != 3 || s.Gone != 1 {
+		t.Errorf("%+v", s)
 	}
 	compared := 0
 	for name, n := range nodes {
@@ -561,6 +565,7 @@ func TestANodeIsFoundByItsAddress(t *testing.T) {
 		}
 	}
 	all := append(machines("m1", "10.0.0.1", from, noon), machines("m2", "10.0.0.1", noon, end+1)...)
+	all = append(all, machines("m1", "10.0.0.9", noon, end+1)...)
 	all = append(all, machines("m3", "fd00::1", from, end+1)...)
 	for instance, of := range map[string]func(int64) string{"10.0.0.1:9100": at("10.0.0.1", ""), "[fd00::1]:9100": at("", "fd00::1")} {
 		half := func(h int64) int64 { return f.usedCPU(of(h), h) * 500 } // of each CPU, in millionths
@@ -618,7 +623,7 @@ func TestAServerWithoutKubeStateMetrics(t *testing.T) {
 	t.Parallel()
 	end := now.Unix() / day * day
 	from := end - day
-	jobs := []job{{node: "k1", namespace: "shop", pod: "a", container: "app", id: "/a", from: from, to: end}, {node: "k2", namespace: "shop", pod: "b", container: "app", id: "/a", from: from, to: end}}
+	jobs := []job{{node: "k1", namespace: "shop", pod: "a", container: "app", id: "/a", from: from, to: end}, {node: "k2", namespace: "shop", pod: "b", container: "app", id: "/a", from: from, to: end}, {node: "k0", namespace: "shop", pod: "c", container: "app", id: "/a", from: from, to: end - 12*hour}}
 	for name, c := range map[string]struct {
 		pods bool
 		root past.Source
@@ -627,18 +632,18 @@ func TestAServerWithoutKubeStateMetrics(t *testing.T) {
 			t.Parallel()
 			f := &fleet{jobs: jobs}
 			var all []made
-			for _, node := range []string{"k1", "k2"} {
-				for _, s := range f.cadvisor("instance", node, from, end, c.root == past.CAdvisor, false) {
+			for node, to := range map[string]int64{"k1": end, "k2": end, "k0": end - 12*hour} {
+				for _, s := range f.cadvisor("instance", node, from, to, c.root == past.CAdvisor, false) {
 					if !c.pods || !strings.Contains(s.name, `container="app"`) && !strings.Contains(s.name, `container="POD"`) {
 						all = append(all, s)
 					}
 				}
-				all = append(all, constant(fmt.Sprintf("machine_cpu_cores{instance=%q}", node), false, from, end+1, 8), constant(fmt.Sprintf("machine_memory_bytes{instance=%q}", node), false, from, end+1, 16<<30))
+				all = append(all, constant(fmt.Sprintf("machine_cpu_cores{instance=%q}", node), false, from, to+1, 8), constant(fmt.Sprintf("machine_memory_bytes{instance=%q}", node), false, from, to+1, 16<<30))
 			}
 			rules := rules()
 			rules.ReservedCPU = 1000 // more than the node itself uses
 			p, nodes := readReal(t, optionsOf(t, startPrometheus(t, from, end, all), 1, rules))
-			if s := p.Sources; s.Label != "instance" || s.Containers == c.pods || s.CPU != c.root || s.Memory != c.root || len(nodes) != 2 {
+			if s := p.Sources; s.Label != "instance" || s.Containers == c.pods || s.CPU != c.root || s.Memory != c.root || len(nodes) != 2 || p.Gone != 1 {
 				t.Fatalf("%d nodes, %+v", len(nodes), s)
 			}
 			for name, n := range nodes {

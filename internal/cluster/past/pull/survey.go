@@ -32,11 +32,12 @@ type surveyor struct {
 	window past.Window
 	err    error
 	nodes  map[string]*past.Machine
+	gone   map[string]bool // nodes that were there, and not at the end
 }
 
 // survey finds out which nodes and series a server has.
 func (p *puller) survey(ctx context.Context, w past.Window) (found, error) {
-	s := &surveyor{puller: p, ctx: ctx, window: w, nodes: map[string]*past.Machine{}}
+	s := &surveyor{puller: p, ctx: ctx, window: w, nodes: map[string]*past.Machine{}, gone: map[string]bool{}}
 	s.nodesOfCluster()
 	if s.err == nil && s.severalClusters() && s.err == nil {
 		s.err = ErrClusters
@@ -51,7 +52,7 @@ func (p *puller) survey(ctx context.Context, w past.Window) (found, error) {
 	if s.err != nil {
 		return found{}, s.err
 	}
-	f := found{Sources: sources, Names: slices.Sorted(maps.Keys(s.nodes))}
+	f := found{Sources: sources, Names: slices.Sorted(maps.Keys(s.nodes)), Gone: len(s.gone)}
 	var whole []past.Machine
 	for _, m := range s.nodes {
 		if m.Size.CPU <= 0 || m.Size.Memory <= 0 {
@@ -138,6 +139,36 @@ func (s *surveyor) nodesOfCluster() {
 			m.Addresses = append(m.Addresses, ip)
 		}
 	})
+	s.leaveGone(nil, "node", "kube_node_info", "")
+}
+
+// leaveGone leaves out the nodes that were gone at the end. Another node may have taken
+// their place, and sums of nodes are about nodes that run side by side. The end is that of
+// the last day with series, or that whole day if the server read none at its end. The
+// series say nothing about the nodes that other series named before.
+func (s *surveyor) leaveGone(before map[string]*past.Machine, label, metric, matchers string) {
+	for i := s.window.Days - 1; i >= 0; i-- {
+		for _, over := range []string{recent, strconv.Itoa(day) + "s"} {
+			left := map[string]bool{}
+			for _, l := range s.at(i, "the nodes at the end", fmt.Sprintf("count by (%s) (count_over_time(%s[%s]))", label, s.of(metric, matchers), over)) {
+				left[l.Labels[label]] = true
+			}
+			if len(left) == 0 {
+				continue
+			}
+			for name := range s.nodes {
+				switch {
+				case before[name] != nil:
+				case left[name]:
+					delete(s.gone, name)
+				default:
+					delete(s.nodes, name)
+					s.gone[name] = true
+				}
+			}
+			return
+		}
+	}
 }
 
 func (s *surveyor) node(name string) *past.Machine {
@@ -216,9 +247,11 @@ func (s *surveyor) labelOf(given, metric, more string, named bool) string {
 	}
 	if best != "" && !named {
 		s.eachDay("the nodes by "+best, count(best, strconv.Itoa(day)+"s"), func(labels map[string]string, _ float64) { s.node(labels[best]) })
+		s.leaveGone(before, best, metric, best+`!=""`+more)
 	}
 	return best
 }
+		before := maps.Clone(s.nodes)
 
 // byAddress reports whether the instances of a series have addresses of nodes.
 func (s *surveyor) byAddress(metric string) bool {
