@@ -133,7 +133,8 @@ func (c *Client) lost(err error) *Refusal {
 	return r
 }
 
-// quiet returns the words of a server without secrets and control characters.
+// quiet returns the words of a server without secrets and control characters. It wants
+// them whole: of a part of a secret, it knows nothing.
 func (c *Client) quiet(text string) string {
 	for _, s := range c.secrets {
 		if s != "" {
@@ -174,7 +175,7 @@ func (c *Client) matrix(got *http.Response, content []byte) ([]Line, error) {
 	if got.StatusCode != http.StatusOK {
 		r := &Refusal{Cause: causeOf(got.StatusCode, a.Kind), Status: got.StatusCode, Kind: c.quiet(a.Kind), Detail: c.quiet(a.Error), After: waitOf(got.Header)}
 		if err != nil {
-			r.Detail = c.quiet(strings.TrimSpace(string(content[:min(len(content), maxDetail)])))
+			r.Detail = c.quiet(strings.TrimSpace(string(content)))
 		}
 		return nil, r
 	}
@@ -182,7 +183,7 @@ func (c *Client) matrix(got *http.Response, content []byte) ([]Line, error) {
 	case err != nil:
 		return nil, &Refusal{Cause: Busy, Status: got.StatusCode, Detail: c.quiet("the answer is not whole JSON: " + err.Error())}
 	case a.Status != "success", a.Data.Type != "matrix" && a.Data.Type != "vector":
-		return nil, &Refusal{Cause: Wrong, Status: got.StatusCode, Detail: c.quiet(fmt.Sprintf("the answer is no result of a query: status %q, type %q", a.Status, a.Data.Type))}
+		return nil, &Refusal{Cause: Wrong, Status: got.StatusCode, Detail: fmt.Sprintf("the answer is no result of a query: status %q, type %q", c.quiet(a.Status), c.quiet(a.Data.Type))}
 	case len(a.Warnings) > 0:
 		return nil, &Refusal{Cause: Busy, Status: got.StatusCode, Detail: c.quiet("the answer is not complete: " + strings.Join(a.Warnings, "; "))}
 	}
@@ -195,7 +196,7 @@ func (c *Client) matrix(got *http.Response, content []byte) ([]Line, error) {
 		for _, v := range s.Values {
 			at, err := strconv.ParseFloat(string(v[0]), 64)
 			if err != nil || math.IsNaN(at) || math.Abs(at) > maxTime {
-				return nil, &Refusal{Cause: Wrong, Status: got.StatusCode, Detail: c.quiet(fmt.Sprintf("the time of a sample is %.40q", v[0]))}
+				return nil, &Refusal{Cause: Wrong, Status: got.StatusCode, Detail: fmt.Sprintf("the time of a sample is %.40q", c.quiet(string(v[0])))}
 			}
 			if value, is := Number(v[1]); is && !math.IsInf(value, 0) {
 				l.At, l.Values = append(l.At, int64(math.Round(at))), append(l.Values, value)

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	"tenon.sh/tenon/internal/cluster/fetch"
@@ -123,7 +124,7 @@ type Client struct {
 	url     string
 	headers http.Header
 	http    *http.Client
-	secrets []Secret // which the words of a server may repeat
+	secrets []Secret // which the words of a server may repeat, the longest one first
 }
 
 // Open returns a client of the server. It opens no connection yet. The caller closes
@@ -147,12 +148,13 @@ func (s Server) Open() (*Client, error) {
 	}
 	switch {
 	case token != "":
-		c.authorize("Bearer " + string(token))
-		c.secrets = append(c.secrets, token)
+		c.authorize("Bearer", string(token))
 	case s.User != "":
-		c.authorize("Basic " + base64.StdEncoding.EncodeToString([]byte(s.User+":"+string(password))))
+		c.authorize("Basic", base64.StdEncoding.EncodeToString([]byte(s.User+":"+string(password))))
 		c.secrets = append(c.secrets, password)
 	}
+	// A secret may have another one in it.
+	slices.SortStableFunc(c.secrets, func(a, b Secret) int { return len(b) - len(a) })
 	t := &http.Transport{MaxConnsPerHost: AtOnce, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}}
 	if s.Proxy {
 		t.Proxy = http.ProxyFromEnvironment
@@ -171,10 +173,11 @@ func (s Server) Open() (*Client, error) {
 	return c, nil
 }
 
-// authorize sets the header of the authorization, which is a secret, too.
-func (c *Client) authorize(text string) {
-	c.headers.Set("Authorization", text)
-	c.secrets = append(c.secrets, Secret(text))
+// authorize sets the header of the authorization, which is a secret, with and without its
+// scheme.
+func (c *Client) authorize(scheme, text string) {
+	c.headers.Set("Authorization", scheme+" "+text)
+	c.secrets = append(c.secrets, Secret(scheme+" "+text), Secret(text))
 }
 
 // Close closes the connections.

@@ -45,6 +45,42 @@ func TestNoErrorOfAServerHasAPassword(t *testing.T) {
 	}
 }
 
+// TestASecretIsHiddenWhole has a server that repeats secrets where an error is cut, without
+// their scheme, and as a value.
+func TestASecretIsHiddenWhole(t *testing.T) {
+	body := ""
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if !strings.HasPrefix(body, "{") {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+		fmt.Fprint(w, body)
+	}))
+	defer s.Close()
+	const token, basic = "t0ken-t0ken-t0ken-t0ken", "bWU6cQ==" // of me:q
+	for _, c := range []struct {
+		server       Server
+		body, secret string
+	}{
+		{Server{Token: token}, strings.Repeat(".", maxDetail-8) + token, "t0k"},
+		{Server{Token: token}, strings.Repeat(".", maxDetail-30) + token, "t0k"},
+		{Server{Token: token}, `{"status":"success","data":{"resultType":"matrix","result":[{"metric":{},"values":[["` + strings.Repeat(".", 30) + token + `","1"]]}]}}`, "t0k"},
+		{Server{Token: token}, `{"status":"` + token + `"}`, "t0k"},
+		{Server{User: "me", Password: "q"}, "got " + basic, "bWU6"},
+		{Server{User: "me", Password: "q"}, "got Basic " + basic, "bWU6"},
+	} {
+		body, c.server.URL = c.body, s.URL
+		client, err := c.server.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = client.Evaluate(t.Context(), "up", Span{First: 1, Last: 1}, time.Minute)
+		client.Close()
+		if err == nil || strings.Contains(err.Error(), c.secret) || !strings.Contains(err.Error(), hidden) && len(c.body) < maxDetail-9 {
+			t.Errorf("%s: %v", c.body, err)
+		}
+	}
+}
+
 // TestAnExpressionHasAValueAtEachTime asks over a span and once, and reads numbers of all
 // kinds.
 func TestAnExpressionHasAValueAtEachTime(t *testing.T) {
