@@ -9,10 +9,12 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -95,9 +97,11 @@ func (c *Client) evaluate(ctx context.Context, method, at string, of url.Values)
 	} else {
 		body = strings.NewReader(of.Encode())
 	}
-	request, err := http.NewRequestWithContext(ctx, method, at, body)
+	var connected atomic.Bool
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
+	request, err := http.NewRequestWithContext(traced, method, at, body)
 	if err != nil {
-		r := c.lost(err)
+		r := c.lost(err, connected.Load())
 		r.Cause = Wrong
 		return nil, r
 	}
@@ -107,13 +111,13 @@ func (c *Client) evaluate(ctx context.Context, method, at string, of url.Values)
 	}
 	got, err := c.http.Do(request)
 	if err != nil {
-		return nil, c.lost(err)
+		return nil, c.lost(err, connected.Load())
 	}
 	defer got.Body.Close()
 	content, err := io.ReadAll(io.LimitReader(got.Body, maxMatrix+1))
 	switch {
 	case err != nil:
-		return nil, c.lost(err)
+		return nil, c.lost(err, connected.Load())
 	case len(content) > maxMatrix:
 		return nil, &Refusal{Cause: TooMuch, Detail: fmt.Sprintf("the answer has more than %d MiB", maxMatrix>>20)}
 	}
@@ -121,13 +125,14 @@ func (c *Client) evaluate(ctx context.Context, method, at string, of url.Values)
 }
 
 // lost returns the Refusal for an answer that did not come. It leaves out the address that
-// an error of package url has: with GET, the query is in it.
-func (c *Client) lost(err error) *Refusal {
+// an error of package url has: with GET, the query is in it. A query is too large only if
+// there was a connection.
+func (c *Client) lost(err error, connected bool) *Refusal {
 	if of, is := errors.AsType[*url.Error](err); is {
 		err = of.Err
 	}
 	r := &Refusal{Cause: Busy, Detail: c.quiet(err.Error())}
-	if late, is := errors.AsType[net.Error](err); is && late.Timeout() {
+	if late, is := errors.AsType[net.Error](err); is && late.Timeout() && connected {
 		r.Cause = TooMuch
 	}
 	return r

@@ -11,11 +11,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"tenon.sh/tenon/internal/cluster/fetch"
 )
@@ -119,6 +121,9 @@ func isHeaderName(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, odd)
 }
 
+// maxDial is the time for a connection, and then for TLS on it.
+const maxDial = 10 * time.Second
+
 // A Client asks a server.
 type Client struct {
 	url     string
@@ -155,7 +160,7 @@ func (s Server) Open() (*Client, error) {
 	}
 	// A secret may have another one in it.
 	slices.SortStableFunc(c.secrets, func(a, b Secret) int { return len(b) - len(a) })
-	t := &http.Transport{MaxConnsPerHost: AtOnce, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}}
+	t := &http.Transport{DialContext: (&net.Dialer{Timeout: maxDial}).DialContext, TLSHandshakeTimeout: maxDial, MaxConnsPerHost: AtOnce, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}}
 	if s.Proxy {
 		t.Proxy = http.ProxyFromEnvironment
 	}

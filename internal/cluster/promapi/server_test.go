@@ -3,6 +3,7 @@ package promapi
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -77,6 +78,27 @@ func TestASecretIsHiddenWhole(t *testing.T) {
 		client.Close()
 		if err == nil || strings.Contains(err.Error(), c.secret) || !strings.Contains(err.Error(), hidden) && len(c.body) < maxDetail-9 {
 			t.Errorf("%s: %v", c.body, err)
+		}
+	}
+}
+
+// TestAQueryIsTooLargeOnlyWithAConnection has a network that accepts, and then is silent:
+// with TLS, there is no connection, and without it the server may need more time.
+func TestAQueryIsTooLargeOnlyWithAConnection(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for scheme, want := range map[string]Cause{"http": TooMuch, "https": Busy} {
+		c, err := Server{URL: scheme + "://" + l.Addr().String()}.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Evaluate(t.Context(), "up", Span{First: 1, Last: 1}, 200*time.Millisecond)
+		c.Close()
+		if r, is := errors.AsType[*Refusal](err); !is || r.Cause != want || r.Status != 0 {
+			t.Errorf("%s: %v, want the cause %s", scheme, err, want)
 		}
 	}
 }

@@ -113,6 +113,22 @@ type puller struct {
 	progress Progress
 	most     int  // nodes in one query, as the server allowed
 	answered bool // a query, at least once
+
+	// A network that stands still looks like a server that is too slow, so most grows
+	// again after calm parts that kept it. Each time that this was too early, it takes
+	// twice as many.
+	calm, want int
+}
+
+// kept says that a part is finished. before was the most nodes of a query at its begin.
+func (p *puller) kept(before int) {
+	if p.most < before {
+		p.calm, p.want = 0, max(1, 2*p.want)
+		return
+	}
+	if p.calm++; p.most < p.AtOnce && p.calm >= p.want {
+		p.calm, p.most = 0, min(p.AtOnce, 2*p.most)
+	}
 }
 
 func (o *Options) complete() error {
@@ -184,6 +200,7 @@ func (p *puller) fill(ctx context.Context, f *folder) error {
 	for i := range f.Window.Days {
 		for j, machines := range parts {
 			if of := f.Window.First + i; !f.has(of, j) {
+				before := p.most
 				nodes, err := p.part(ctx, f, of, machines)
 				if err != nil {
 					return fmt.Errorf("%d of %d parts are in %s, and the same command goes on there: %w", p.progress.Done, p.progress.Of, p.Dir, err)
@@ -191,6 +208,7 @@ func (p *puller) fill(ctx context.Context, f *folder) error {
 				if err := f.keep(of, j, nodes); err != nil {
 					return err
 				}
+				p.kept(before)
 			}
 			p.progress.Done++
 			p.Report(p.progress)

@@ -592,6 +592,47 @@ func TestASlowServerIsAskedForLess(t *testing.T) {
 	}
 }
 
+// TestAfterAStallQueriesGrowAgain has a network that stands still in the first part.
+func TestAfterAStallQueriesGrowAgain(t *testing.T) {
+	f := &fake{nodes: 8}
+	stalls := 0
+	f.before = func(_ int, _ http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, "_range") || stalls == 2 {
+			return false
+		}
+		stalls++
+		<-r.Context().Done()
+		return true
+	}
+	o := f.start(t)
+	o.Patience = 300 * time.Millisecond
+	if _, err := Read(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	last := f.texts[len(f.texts)-1]
+	if n := strings.Count(named.FindString(last), "|") + 1; n != 4 || strings.Count(named.FindString(f.texts[2]), "|") != 0 {
+		t.Errorf("the last query is about %d nodes: %s", n, last)
+	}
+}
+
+// TestQueriesGrowSeldomOnASlowServer counts the queries that are too large for a server
+// with a limit of 10 nodes.
+func TestQueriesGrowSeldomOnASlowServer(t *testing.T) {
+	p := &puller{Options: Options{Choice: Choice{AtOnce: 50}}, most: 50}
+	refused := 0
+	for range 500 {
+		before := p.most
+		for p.most > 10 {
+			refused++
+			p.most = (p.most + 1) / 2
+		}
+		p.kept(before)
+	}
+	if refused > 15 || p.most > 14 {
+		t.Errorf("%d queries of 500 parts are too large, and the next one has %d nodes", refused, p.most)
+	}
+}
+
 // TestNoSecretIsKeptOrSaid looks for secrets in errors, in the progress and in the
 // folder. The server repeats what it was sent.
 func TestNoSecretIsKeptOrSaid(t *testing.T) {
