@@ -203,7 +203,7 @@ func (p *puller) fill(ctx context.Context, f *folder) error {
 				before := p.most
 				nodes, err := p.part(ctx, f, of, machines)
 				if err != nil {
-					return fmt.Errorf("%d of %d parts are in %s, and the same command goes on there: %w", p.progress.Done, p.progress.Of, p.Dir, err)
+					return fmt.Errorf("%d of %d parts are in %s, and the same command with --keep %s goes on there: %w", p.progress.Done, p.progress.Of, p.Dir, p.Dir, err)
 				}
 				if err := f.keep(of, j, nodes); err != nil {
 					return err

@@ -481,6 +481,9 @@ func TestAnImportGoesOnWhereItWasBrokenOff(t *testing.T) {
 			break
 		}
 		breaks++
+		if breaks > 1 && !strings.Contains(err.Error(), "the same command with --keep "+o.Dir) {
+			t.Errorf("it does not say how to go on: %v", err)
+		}
 		if !errors.Is(err, context.Canceled) || breaks > 40 {
 			t.Fatalf("after %d breaks: %v", breaks, err)
 		}
