@@ -235,7 +235,7 @@ func (f *fleetFlags) ofPrometheus(cmd *cobra.Command, rules overcommit.Config, n
 	}
 	s := p.Summary()
 	what := "that Prometheus knows"
-	if s.Read < s.Known {
+	if s.Drawn() {
 		what = fmt.Sprintf("drawn of the %d that Prometheus knows", s.Known)
 	}
 	return outlook.View{Of: nodesOf(len(all), what), Fleet: prospect.Sum(all), Hints: prometheusHints, Notes: notesOf(s)}, nil
@@ -263,7 +263,7 @@ func notesOf(s pull.Summary) []string {
 			notes = append(notes, note)
 		}
 	}
-	add(s.Read+s.Unsized < s.Known, fmt.Sprintf("All sums are of the drawn nodes. All %d nodes have about %.1f times as much.", s.Known, float64(s.Known-s.Unsized)/float64(s.Read)))
+	add(s.Drawn(), fmt.Sprintf("All sums are of the drawn nodes. All %d nodes have about %.1f times as much.", s.Known, float64(s.Known-s.Unsized)/float64(s.Read)))
 	add(s.Gone > 0, textlayout.Plural(s.Gone, "node was gone at the end and is left out", "nodes were gone at the end and are left out")+": others may have taken their place.")
 	add(s.Unsized > 0, fmt.Sprintf("%d nodes are left out, because no series has their size.", s.Unsized))
 	add(has.CPU == past.PodsOnly || has.Memory == past.PodsOnly, "No series says what nodes used beside their pods, so there is less room than this page says. node_exporter would say it.")

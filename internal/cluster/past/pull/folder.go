@@ -162,6 +162,9 @@ type Summary struct {
 	Read    int // are read
 }
 
+// Drawn reports whether a part of the nodes was drawn.
+func (s Summary) Drawn() bool { return s.Read+s.Unsized < s.Known }
+
 // Summary says what was read.
 func (p *Past) Summary() Summary {
 	return Summary{Window: p.Window, Sources: p.Sources, Known: len(p.Names), Gone: p.Gone, Unsized: p.Unsized, Read: len(p.Machines)}
