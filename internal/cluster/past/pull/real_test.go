@@ -690,6 +690,15 @@ func TestOneClusterOfSeveralIsRead(t *testing.T) {
 	if _, err := Read(t.Context(), o); !errors.Is(err, ErrClusters) {
 		t.Errorf("both clusters are read as one: %v", err)
 	}
+	var bare []made // without kube-state-metrics
+	for _, s := range all {
+		if !strings.HasPrefix(s.name, "kube_") {
+			bare = append(bare, s)
+		}
+	}
+	if _, err := Read(t.Context(), optionsOf(t, startPrometheus(t, from, end, bare), 1, rules())); !errors.Is(err, ErrClusters) {
+		t.Errorf("both clusters are read as one without kube-state-metrics: %v", err)
+	}
 	for cluster, f := range fleets {
 		o := optionsOf(t, url, 1, rules())
 		o.Match = map[string]string{"cluster": cluster}

@@ -116,12 +116,17 @@ func (s *surveyor) has(metric, matchers string) bool {
 var clusterLabels = []string{"cluster", "cluster_name", "k8s_cluster_name", "k8s_cluster"}
 
 // severalClusters reports whether nodes of more than one cluster match. Their pods may
-// have the same names.
+// have the same names, and so may their nodes.
 func (s *surveyor) severalClusters() bool {
+	series := []string{s.of("kube_node_info", "")}
+	if len(s.nodes) == 0 { // other series name the nodes
+		series = []string{s.of("container_cpu_usage_seconds_total", `pod!=""`), s.of("node_cpu_seconds_total", `mode="idle"`)}
+	}
 	for _, label := range clusterLabels {
-		lines := s.last("the clusters", fmt.Sprintf("count by (%s) (count_over_time(%s[%s]))", label, s.of("kube_node_info", ""), recent))
-		if len(lines) > 1 {
-			return true
+		for _, of := range series {
+			if len(s.last("the clusters", fmt.Sprintf("count by (%s) (count_over_time(%s[%s]))", label, of, recent))) > 1 {
+				return true
+			}
 		}
 	}
 	return false
@@ -246,12 +251,12 @@ func (s *surveyor) labelOf(given, metric, more string, named bool) string {
 		}
 	}
 	if best != "" && !named {
+		before := maps.Clone(s.nodes)
 		s.eachDay("the nodes by "+best, count(best, strconv.Itoa(day)+"s"), func(labels map[string]string, _ float64) { s.node(labels[best]) })
 		s.leaveGone(before, best, metric, best+`!=""`+more)
 	}
 	return best
 }
-		before := maps.Clone(s.nodes)
 
 // byAddress reports whether the instances of a series have addresses of nodes.
 func (s *surveyor) byAddress(metric string) bool {
