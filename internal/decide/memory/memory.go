@@ -82,6 +82,7 @@ func Decide(c Config, s node.Snapshot) []plan.Want {
 		}
 	}
 	follow := followerOf(&s, leaves)
+	kubelets := c.kubeletsAbove(&s)
 	needs, paths := protectAbove(leaves, follow)
 	own := make(map[node.CgroupPath]bool, min(len(paths), len(holders)))
 	wants := make([]plan.Want, 0, len(holders)+len(paths))
@@ -93,7 +94,7 @@ func Decide(c Config, s node.Snapshot) []plan.Want {
 	}
 	for _, p := range paths {
 		if !own[p] {
-			wants = append(wants, protectionWant(p, s, needs[p], follow.follows(p)))
+			wants = append(wants, protectionWant(p, s, needs[p], follow.follows(p), kubelets[p]))
 		}
 	}
 	return wants
@@ -118,9 +119,9 @@ type holder struct {
 	node.Container
 	Shares
 	kept, be bool
-	// left says that the configuration protects the memory, and that the kubelet does it
-	// in place of Tenon.
-	left bool
+	// kubelets says that the kubelet protects the memory in place of Tenon, and left that
+	// the configuration asks Tenon for it.
+	kubelets, left bool
 }
 
 // holdersOf lists the workloads and their containers with their shares. If a
@@ -135,13 +136,14 @@ func holdersOf(c Config, s node.Snapshot) []holder {
 			shares = c.Off[w.Class]
 		}
 		shares = shares.override(w.Overrides.Memory)
-		left := c.ProtectedExternally && w.Pod && w.Class.Sensitive() && (shares.MinPercent > 0 || shares.LowPercent > 0)
+		kubelets := c.ProtectedExternally && w.Pod && w.Class.Sensitive()
+		left := kubelets && (shares.MinPercent > 0 || shares.LowPercent > 0)
 		if left {
 			shares.MinPercent, shares.LowPercent = 0, 0
 		}
 		whole := holder{
 			Container: node.Container{Name: string(w.ID), Cgroup: w.Cgroup, MemoryRequest: w.MemoryRequest, MemoryLimit: w.MemoryLimit},
-			Shares:    shares, kept: w.MemoryManagedExternally, be: w.Class == node.BE, left: left,
+			Shares:    shares, kept: w.MemoryManagedExternally, be: w.Class == node.BE, kubelets: kubelets, left: left,
 		}
 		if len(w.Containers) > 0 {
 			whole.ThrottlingPercent = 0
@@ -149,7 +151,7 @@ func holdersOf(c Config, s node.Snapshot) []holder {
 		all = append(all, whole)
 		for _, p := range w.Containers {
 			p.Name = facts.PartName(w.ID, p.Name)
-			all = append(all, holder{p, shares, w.MemoryManagedExternally, w.Class == node.BE, left})
+			all = append(all, holder{p, shares, w.MemoryManagedExternally, w.Class == node.BE, kubelets, left})
 		}
 	}
 	return all
@@ -229,6 +231,9 @@ func (a *memoryAsk) want(w *holder, s *node.Snapshot, need protection) plan.Want
 	}
 	reasons := a.reasons
 	_, touched := s.Knobs.Before[knob]
+	if w.kubelets && touched && differs(s.Knobs.Now[knob], v) {
+		return plan.Want{Intent: plan.Release, Knob: knob, Owner: plan.OwnerMemory, Reason: releasedFirst, BE: w.be}
+	}
 	switch b, asked := w.MemoryLimit.Value(); {
 	case !asked:
 	case !w.kept:
@@ -263,10 +268,42 @@ func (a *memoryAsk) want(w *holder, s *node.Snapshot, need protection) plan.Want
 	return want
 }
 
+// releasedFirst is the reason to release a knob whose protection Tenon has written, before
+// anything else is written to it: the value before Tenon's first write may be an old one of
+// the kubelet. A release keeps what the kubelet has written since, and so does what follows.
+const releasedFirst = "the kubelet protects the memory of pods here, and may have written another value since Tenon's first write"
+
+// differs reports whether the protection now is another one than before Tenon's first
+// write. If it is, Tenon has written it: otherwise the value before is that of now.
+func differs(now node.Value, before node.Memory) bool {
+	m, read := now.(node.Memory)
+	return read && (m.Min != before.Min || m.Low != before.Low)
+}
+
+// kubeletsAbove returns the ancestors of pods if the kubelet writes their protection, too.
+func (c Config) kubeletsAbove(s *node.Snapshot) map[node.CgroupPath]bool {
+	if !c.ProtectedExternally {
+		return nil
+	}
+	above := map[node.CgroupPath]bool{}
+	for i := range s.Workloads {
+		if !s.Workloads[i].Pod {
+			continue
+		}
+		for p := s.Workloads[i].Cgroup.Parent(); p != "" && !above[p]; p = p.Parent() {
+			above[p] = true
+		}
+	}
+	return above
+}
+
 // protectionWant returns the want for a cgroup that is only an ancestor of
 // protected work. Its limits keep their present values, because the kubelet
-// manages them. follows says that need follows the memory of that work.
-func protectionWant(p node.CgroupPath, s node.Snapshot, need protection, follows bool) plan.Want {
+// manages them. follows says that need follows the memory of that work. kubelets says
+// that the kubelet writes the protection of this cgroup, too. Then Tenon only raises it:
+// a value above the wanted one is either the kubelet's or an older one of Tenon, and only
+// a release tells them apart.
+func protectionWant(p node.CgroupPath, s node.Snapshot, need protection, follows, kubelets bool) plan.Want {
 	knob := node.Knob{Cgroup: p, File: node.FileMemory}
 	want := plan.Want{Intent: plan.Set, Knob: knob, Owner: plan.OwnerMemory, Reason: "protection of its descendants has an effect only as far as it is protected itself"}
 	if follows {
@@ -277,10 +314,15 @@ func protectionWant(p node.CgroupPath, s node.Snapshot, need protection, follows
 		want.Intent, want.Reason = plan.Abstain, "its value before Tenon's first write is unknown"
 		return want
 	}
+	v = need.protect(v)
 	if now, read := s.Knobs.Now[knob].(node.Memory); read {
 		v.High, v.Max = now.High, now.Max
+		if _, touched := s.Knobs.Before[knob]; kubelets && touched && (now.Min > v.Min || now.Low > v.Low) {
+			want.Intent, want.Reason = plan.Release, releasedFirst
+			return want
+		}
 	}
-	want.Value = need.protect(v)
+	want.Value = v
 	return want
 }
 

@@ -114,3 +114,68 @@ func TestTheKubeletsProtectionStands(t *testing.T) {
 		t.Errorf("a service that Tenon protected before: %+v", w)
 	}
 }
+
+// TestWhatTheKubeletWritesLaterStands has a kubelet that raises its protection after Tenon's
+// first write. Tenon must never write the older value: not to a service that it throttles,
+// and not to the cgroups above best-effort pods that it protects. It releases first what it
+// has written itself. A release keeps the parts that another component wrote since.
+func TestWhatTheKubeletWritesLaterStands(t *testing.T) {
+	c := Config{Classes: map[node.Class]Shares{node.LS: {ThrottlingPercent: 50}, node.BE: {LowPercent: 100}}, ProtectedExternally: true}
+	const web, pods = node.CgroupPath("kubepods/web"), node.CgroupPath("kubepods")
+	build := func() *tree {
+		x := newTree()
+		x.MemoryTotal = node.Some(64 * gib)
+		x.add(web, web, node.LS, 2*gib, gib)
+		x.add("kubepods/besteffort/job", "kubepods/besteffort", node.BE, 3*gib, 2*gib)
+		x.add("system/tool", "system", node.BE, 3*gib, 2*gib)
+		x.Workloads[0].Pod, x.Workloads[1].Pod = true, true
+		x.Knobs.Now[knobOf(web)] = node.Memory{Min: gib, Low: gib, High: unit.MaxBytes, Max: unit.MaxBytes}
+		x.tick(c)
+		return x
+	}
+	raise := func(x *tree, p node.CgroupPath, to unit.Bytes) {
+		m := x.setting(p)
+		m.Min, m.Low = to, to
+		x.Knobs.Now[knobOf(p)] = m
+	}
+	wants := func(x *tree) map[node.CgroupPath]plan.Want {
+		all := map[node.CgroupPath]plan.Want{}
+		for _, w := range Decide(c, x.Snapshot) {
+			all[w.Knob.Cgroup] = w
+		}
+		return all
+	}
+	release := func(x *tree, p node.CgroupPath) { delete(x.Knobs.Before, knobOf(p)) }
+
+	x := build()
+	if n := x.tick(c); n > 0 || x.setting(web).High != 33*gib || x.setting(web).Min != gib || x.setting(pods).Low == 0 {
+		t.Fatalf("%d writes in the second tick; the service has %+v, kubepods %+v", n, x.setting(web), x.setting(pods))
+	}
+	for _, p := range []node.CgroupPath{web, pods} {
+		x := build()
+		raise(x, p, 8*gib)
+		if w := wants(x)[p]; w.Intent != plan.Release {
+			t.Fatalf("%s, which the kubelet has raised: %+v", p, w)
+		}
+		release(x, p)
+		x.tick(c)
+		if got := x.setting(p); got.Min != 8*gib || got.Low != 8*gib {
+			t.Errorf("%s has %+v after a release, want what the kubelet wrote", p, got)
+		}
+		if w := wants(x)[p]; w.Intent != plan.Set || x.tick(c) != 0 {
+			t.Errorf("%s is not left alone: %+v", p, w)
+		}
+	}
+	// A value of the kubelet below what Tenon wants is no reason to release.
+	low := x.setting(pods)
+	low.Low = gib
+	x.Knobs.Now[knobOf(pods)] = low
+	if w := wants(x)[pods]; w.Intent != plan.Set || w.Value.(node.Memory).Low < 2*gib {
+		t.Errorf("kubepods with less than best-effort pods need: %+v", w)
+	}
+	// The kubelet does not write above other work.
+	raise(x, "system", 8*gib)
+	if w := wants(x)["system"]; w.Intent != plan.Set || w.Value.(node.Memory).Min != 0 {
+		t.Errorf("above work outside of pods: %+v", w)
+	}
+}
