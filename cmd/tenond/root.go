@@ -159,7 +159,8 @@ func run(ctx context.Context, g *global, stderr io.Writer) error {
 }
 
 // wantsToObserve reports whether the configuration file asks tenond to observe. daemon.Run
-// reads the file again and reports its errors.
+// reads the file again and reports its errors. It also refuses to act if the file asks to
+// observe then.
 func (g *global) wantsToObserve(ctx context.Context) bool {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

@@ -143,6 +143,9 @@ func Run(ctx context.Context, o Options) (err error) {
 	if d.file, d.config, err = configfile.Open(ctx, o.Config, o.Kubernetes != nil); err != nil {
 		return err
 	}
+	if d.config.Observe && !d.Observe {
+		return fmt.Errorf("%w: %s", errMustObserve, o.Config)
+	}
 	d.setConfig(d.config)
 	if d.tree, err = cgroup.Detect(fs.Proc); err != nil {
 		return err

@@ -23,6 +23,9 @@ import (
 var (
 	// errInForce means that a daemon cannot observe the node as it is without Tenon.
 	errInForce = errors.New("knobs of this node have values of Tenon")
+	// errMustObserve means that whoever started this daemon saw another configuration, or
+	// none, and has left it the means to write.
+	errMustObserve = errors.New("tenond has started in order to act, and its configuration asks it to observe")
 	// errObserves is the answer to a request that would change something.
 	errObserves = errors.New("this tenond observes and changes nothing")
 )

@@ -6,11 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -204,5 +207,23 @@ func TestAnOnlookerChangesNothing(t *testing.T) {
 		if w.Code != want || err != nil || !json.Valid(body) {
 			t.Errorf("%s: %d %s, %v", method, w.Code, body, err)
 		}
+	}
+}
+
+// TestADaemonDoesNotActAgainstItsConfiguration starts a daemon that was told to act, because
+// the file could not be read at first. Then the file asks it to observe.
+func TestADaemonDoesNotActAgainstItsConfiguration(t *testing.T) {
+	file, state := filepath.Join(t.TempDir(), "tenon.yaml"), filepath.Join(t.TempDir(), "state")
+	if err := os.WriteFile(file, []byte("apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig\nobserve: true\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
+	defer stop()
+	err := Run(ctx, Options{Config: file, StateDir: state, Log: slog.New(slog.DiscardHandler), Ready: func() { t.Error("it acts"); stop() }})
+	if !errors.Is(err, errMustObserve) || !strings.Contains(err.Error(), file) {
+		t.Errorf("the daemon ends with %v", err)
+	}
+	if _, err := os.Stat(state); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it has made a state directory: %v", err)
 	}
 }
