@@ -102,7 +102,7 @@ type daemon struct {
 	mechanisms *mechanisms // nil: this daemon observes
 	slices     *workers.Desk
 	promises   *promises
-	peaks      *peaks // nil: this daemon observes
+	peaks      *peaks
 	minutes    *minutes
 	outlooks   *outlooks
 
@@ -162,10 +162,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	d.reporter, d.show = changeLogger{log: d.Log, mechanism: mechanismReport{seen: time.Now()}}, openShow(o, d.health)
 	defer func() { err = errors.Join(err, d.show.close()) }()
 	d.agent = &loop.Agent{Host: d, MaxSteps: maxSteps, Shadow: d.shadow, Spent: proc.OwnCPUTime}
-	var last savedState
-	if !d.Observe {
-		last = d.resume(fs)
-	}
+	last := d.resume(fs)
 	d.signals = openSignals(ctx, d.host, d.tree, fs, d.Log)
 	if !d.Observe {
 		d.followOverwritten(ctx)
@@ -261,8 +258,16 @@ func (d *daemon) operator() control.Operator {
 }
 
 // resume continues with the state of the last daemon. If that was killed, or ended long ago,
-// only the peaks of other work are left, which took it a day to learn.
+// only the peaks of other work are left, which took it a day to learn. They are all that one
+// that observes goes on with: they rest on the use of the node and on no virtual knob.
 func (d *daemon) resume(fs proc.FS) savedState {
+	if d.Observe {
+		d.peaks = openPeaks(observerDir(d.StateDir), fs, d.Log)
+		var s policy.State
+		s.Batch.Demand.Peaks = d.peaks.earlier()
+		d.agent.Resume(s)
+		return savedState{}
+	}
 	last, age, ok := loadState(d.StateDir, fs)
 	if d.peaks = openPeaks(d.StateDir, fs, d.Log); ok {
 		d.read = last.Read
@@ -429,9 +434,7 @@ func (d *daemon) observe(t tick.Tick, err error) {
 	t.Isolation, t.Refused = d.host.Isolation().Status(), d.refusals.Observe(t, passes)
 	d.health.Set(health.Refused, "knobs", health.TextOf(t.Refused))
 	t.Promises = d.promises.tick(t)
-	if d.peaks != nil {
-		d.peaks.tick(d.agent.State().Batch.Demand.Peaks)
-	}
+	d.peaks.tick(d.agent.State().Batch.Demand.Peaks)
 	d.minutes.tick(t, d.config.History)
 	t.Outlook = d.outlooks.tick(t, d.config.History)
 	d.host.Delays().WatchSiblings(t.Selection.Mechanism.Row().FollowsLS)

@@ -17,6 +17,7 @@ import (
 	"tenon.sh/tenon/internal/kernel/proc"
 	"tenon.sh/tenon/internal/machine/host"
 	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/machine/statedir"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -36,9 +37,10 @@ func (d *daemon) openObserved(ctx context.Context, fs proc.FS) (err error) {
 	if err := refuseInForce(d.StateDir, fs); err != nil {
 		return err
 	}
-	// The journal of the state directory belongs to the commands that write. The one that
-	// this host would have stays empty, in a folder of its own.
-	if d.host, err = host.Open(host.Options{Tree: d.tree, FS: fs, JournalDir: filepath.Join(d.StateDir, "observe"), Resident: true}); err != nil {
+	if err := statedir.Make(observerDir(d.StateDir)); err != nil {
+		return err
+	}
+	if d.host, err = host.Open(host.Options{Tree: d.tree, FS: fs, JournalDir: observerDir(d.StateDir), Resident: true}); err != nil {
 		return err
 	}
 	if d.watcher, err = d.tree.Watch(ctx); err != nil {
@@ -49,6 +51,11 @@ func (d *daemon) openObserved(ctx context.Context, fs proc.FS) (err error) {
 	d.Log.Info("observing: tenond decides and writes nothing")
 	return nil
 }
+
+// observerDir returns the folder for the files of a state directory that one who observes
+// must not share with one who acts: the peaks that it has learnt, and the journal, which
+// stays empty. The journal of the state directory belongs to the commands that write.
+func observerDir(stateDir string) string { return filepath.Join(stateDir, "observe") }
 
 // refuseInForce returns errInForce if the journal in a directory has changes of an
 // earlier tenond, or of tenon run. No observer would put them back, and the node would

@@ -116,6 +116,34 @@ func TestAKilledAgentKnowsThePeaks(t *testing.T) {
 	}
 }
 
+// TestAnObserverKnowsThePeaks starts one that observes after one that acted, and after one
+// that observed. It goes on with the peaks of the second one only, and the next one that
+// acts with those of the first one only.
+func TestAnObserverKnowsThePeaks(t *testing.T) {
+	dir, fs, log := t.TempDir(), proc.Default(), slog.New(slog.DiscardHandler)
+	watched := func(observes bool) (overcommit.Peaks, *peaks) {
+		d := &daemon{Options: Options{StateDir: dir, Observe: observes, Log: log}, agent: new(loop.Agent)}
+		d.resume(fs)
+		return d.agent.State().Batch.Demand.Peaks, d.peaks
+	}
+	learn(openPeaks(dir, fs, log))
+	none, own := watched(true)
+	if err := statedir.Make(observerDir(dir)); err != nil || none.Watched() != 0 {
+		t.Fatalf("the first one that observes knows peaks of %v, %v", none.Watched(), err)
+	}
+	acted, err := os.ReadFile(filepath.Join(dir, statedir.PeaksFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	learnt, _ := learn(own)
+	if got, _ := watched(true); got.Watched() == 0 || got.Watched() != learnt.Demand.Peaks.Watched() {
+		t.Errorf("the next one that observes knows peaks of %v, want those of %v", got.Watched(), learnt.Demand.Peaks.Watched())
+	}
+	if now, err := os.ReadFile(filepath.Join(dir, statedir.PeaksFile)); err != nil || string(now) != string(acted) {
+		t.Errorf("one that observes has written the file of one that acts: %v", err)
+	}
+}
+
 // TestAFileOfPeaksThatCannotBeUsedIsRefusedByItsName changes the file of a killed agent.
 func TestAFileOfPeaksThatCannotBeUsedIsRefusedByItsName(t *testing.T) {
 	dir, fs := t.TempDir(), proc.Default()
