@@ -15,8 +15,9 @@ import (
 )
 
 // confine executes this program again without the means to change the node: in a mount
-// namespace of its own, in which all below /sys and /proc is read-only, and with the
-// capabilities to trace alone. So the kernel refuses what an observer must not do. A
+// namespace of its own, in which all that is mounted below /sys and /proc now is read-only,
+// and with the capabilities to trace alone. So the kernel refuses what an observer must not
+// do. What the node mounts there later, such as resctrl, arrives as the node mounts it. A
 // process without CAP_SYS_ADMIN, such as that of a container, cannot do this, and need
 // not: its file systems are what its container has. Then confine returns nil.
 func confine() error {
@@ -51,6 +52,22 @@ func capabilities() (unix.CapUserHeader, *[2]unix.CapUserData, error) {
 		return header, nil, fmt.Errorf("read the capabilities of this process: %w", err)
 	}
 	return header, data, nil
+}
+
+// asUnconfinable adds to an error of confine what to do if this process was not started in
+// order to observe: it has CAP_SYS_ADMIN, and is refused a mount namespace, as by the unit of
+// a service that acts, or has no CAP_SETPCAP, as in the pod of an agent that acts. No restart
+// mends that. So the result is a fault of the configuration, after which systemd does not
+// start tenond again.
+func asUnconfinable(err error, pod bool) error {
+	if !errors.Is(err, unix.EPERM) {
+		return err
+	}
+	const what = "%w: this tenond was started with the rights to act, and without those to give them up. "
+	if pod {
+		return faultsError{fmt.Errorf(what+"In a pod, the mode of the chart decides and not the key observe of agent.config: take the key out, and install the chart with mode=observe", err)}
+	}
+	return faultsError{fmt.Errorf(what+"As a service: systemctl stop tenond, tenon restore, and tenond install, which writes the unit that fits the key observe", err)}
 }
 
 // mountReadOnly gives this thread a mount namespace in which each mount at or below the

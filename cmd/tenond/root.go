@@ -116,7 +116,7 @@ func run(ctx context.Context, g *global, stderr io.Writer) error {
 	defer stop()
 	observe := g.observe || g.wantsToObserve(ctx)
 	if observe {
-		err = confine()
+		err = asUnconfinable(confine(), g.cluster.on)
 	} else if err = enterCgroups(1); err != nil {
 		log.Warn("tenond cannot find its own cgroup and those of the containers that a runtime lists", "error", err)
 		err = nil

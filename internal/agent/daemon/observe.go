@@ -87,7 +87,10 @@ func (d *daemon) setConfig(c config.Config) {
 	}
 	text := ""
 	if c.Observe && !d.Observe {
-		text = "the key observe has no effect before tenond starts again: this tenond acts"
+		text = "the key observe is not in force: this tenond acts. To observe, stop it, run tenon restore, and then tenond install if it is a service"
+		if d.Kubernetes != nil {
+			text = "the key observe is not in force: this tenond acts, and the next one would not start. The mode of the chart decides: take the key out of agent.config"
+		}
 	}
 	d.health.Set(health.Config, "observe", text)
 	d.config = c
