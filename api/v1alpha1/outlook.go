@@ -27,9 +27,6 @@ type Outlook struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
 	Hurt []OutlookHurt `json:"hurt,omitempty"`
-	// BatchMilliCPU is the mean use of work that could be batch work and runs as
-	// something else, in thousandths of a CPU. Absent: it is not known.
-	BatchMilliCPU *int64 `json:"batchMilliCPU,omitempty"`
 }
 
 // OutlookByHour is the room of a resource. Each list has a number for each hour of the

@@ -53,9 +53,6 @@ func Convert(o prospect.Outlook) *v1alpha1.Outlook {
 			Service: nameOf(h.Service), By: nameOf(h.By), Minutes: h.Minutes, LostSeconds: int64(h.Lost / time.Second),
 		})
 	}
-	if batch, known := o.BatchCPU.Value(); known {
-		out.BatchMilliCPU = new(int64(batch))
-	}
 	return out
 }
 
@@ -120,9 +117,6 @@ func Read(name string, s *v1alpha1.NodeReportStatus) (o prospect.Outlook, has bo
 	}
 	for _, h := range in.Hurt {
 		o.Hurt = append(o.Hurt, prospect.Hurt{Service: h.Service, By: h.By, Minutes: h.Minutes, Lost: time.Duration(h.LostSeconds) * time.Second})
-	}
-	if in.BatchMilliCPU != nil {
-		o.BatchCPU = node.Some(unit.MilliCPU(*in.BatchMilliCPU))
 	}
 	return o, true
 }
