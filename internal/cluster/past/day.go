@@ -54,7 +54,10 @@ func (w Window) Node(m Machine, s Sources, rules overcommit.Config, days []*Node
 			n.UsedMemory = append(n.UsedMemory, mebibytes(memory.used))
 			if knowsBatch {
 				batch := at(BatchCPU)
-				if batch == prospect.Absent && at(PodsCPU) != prospect.Absent {
+				switch {
+				case !at.stated(s):
+					batch = prospect.Absent
+				case batch == prospect.Absent && at(PodsCPU) != prospect.Absent:
 					batch = 0 // there was none
 				}
 				n.BatchCPU = append(n.BatchCPU, batch)
@@ -101,6 +104,9 @@ func stepOf(d *NodeDay, i int64) step {
 	}
 }
 
+// stated reports whether kube-state-metrics, of these sources, was there.
+func (at step) stated(s Sources) bool { return !s.States || at(States) != prospect.Absent }
+
 // An amount is what the formula takes of one step and one resource, in the unit of the
 // column. used is Absent if the step is not known.
 type amount struct {
@@ -113,6 +119,9 @@ type amount struct {
 func (at step) sums(s Sources, rules overcommit.Config, m Machine) (cpu, memory amount, unneeded bool) {
 	cpu = at.of(s, s.CPU, rules.CPU.Policy, UsedCPU, PodsCPU, CountedCPU)
 	memory = at.of(s, s.Memory, rules.Memory.Policy, UsedMemory, PodsMemory, CountedMemory)
+	if rules.MinServicePercent > 0 && !at.stated(s) {
+		return amount{used: prospect.Absent}, amount{used: prospect.Absent}, false
+	}
 	// A node that has no pod with a request has no series about it.
 	asked, holds := unit.MilliCPU(max(at(AskedCPU), 0)), unit.Bytes(max(at(AskedMemory), 0))<<10
 	return cpu, memory, rules.Unneeded(asked, m.Size.CPU, holds, m.Size.Memory)
@@ -136,6 +145,9 @@ func (at step) of(s Sources, whole Source, policy overcommit.ReclaimPolicy, used
 	a.system, a.others = max(a.used-ofPods, 0), ofPods
 	if policy == overcommit.ByUsage && !s.Batch {
 		return a
+	}
+	if !at.stated(s) {
+		return none // all pods would count as services, by their use alone
 	}
 	if a.others = at(counted); a.others == prospect.Absent {
 		if !s.Batch {

@@ -40,6 +40,9 @@ func (s Sources) Queries(rules overcommit.Config, machines []Machine, step int64
 	if s.Label == "" {
 		return all
 	}
+	if s.needsStates(rules) {
+		add(States, fmt.Sprintf("max by (node) (%s)", s.Of("kube_node_info", r.nodes("node"))), "node")
+	}
 	cpu, memory := r.cpuOfPods(), r.memoryOfPods()
 	add(PodsCPU, byNode(cpu), s.Label)
 	add(PodsMemory, byNode(memory), s.Label)

@@ -53,6 +53,9 @@ type Sources struct {
 	Owners   bool `json:"owners,omitempty"`
 	QoS      bool `json:"qos,omitempty"`
 	Requests bool `json:"requests,omitempty"`
+	// States says that kube_node_info is there, too: a moment without it is one at which
+	// kube-state-metrics was away, and then nothing is known of pods.
+	States bool `json:"states,omitempty"`
 	// Batch says that pods request batch resources already. What these use does not
 	// reduce the room, and they are not work that could become batch work.
 	Batch bool `json:"batch,omitempty"`
@@ -107,6 +110,7 @@ const (
 	PodsMemory    Column = "pods-memory"
 	CountedMemory Column = "counted-memory"
 	AskedMemory   Column = "asked-memory"
+	States        Column = "states" // has a value where kube-state-metrics knew the node
 )
 
 // A Query is an expression of PromQL for some nodes, and the label with the name of the
@@ -132,6 +136,12 @@ func round(v float64) int64 { return int64(min(max(v+0.5, 0), 1<<53)) }
 // wants reports whether the rules ask for the requests of pods.
 func wants(rules overcommit.Config) bool {
 	return rules.CPU.Policy != overcommit.ByUsage || rules.Memory.Policy != overcommit.ByUsage || rules.MinServicePercent > 0
+}
+
+// needsStates reports whether kube-state-metrics says something that the rules ask for, or
+// which work could be batch work.
+func (s Sources) needsStates(rules overcommit.Config) bool {
+	return s.States && (s.Batch || s.couldBeBatch() != "" || wants(rules))
 }
 
 // Lacks reports whether the rules need requests of pods that the server does not have.

@@ -165,6 +165,8 @@ func (f *fake) series(text string, i int, first, last, every int64) []map[string
 		return of(func(t int64) (float64, bool) { return v * used(i, t), t%86400 != 7200 || i != 1 }) // a hole of node 1
 	}
 	switch {
+	case strings.Contains(text, "kube_node_info"):
+		return of(func(int64) (float64, bool) { return 1, true })
 	case strings.Contains(text, "throttled"):
 		labels["namespace"], labels["pod"] = "hidden-shop", fmt.Sprintf("hidden-web-5d9c7b6f4-%05d", i)
 		return of(func(t int64) (float64, bool) { return 0.5, i%3 == 0 && t%86400 < 6*3600 })
@@ -460,10 +462,10 @@ func TestAnImportGoesOnWhereItWasBrokenOff(t *testing.T) {
 	breaks := 0
 	for {
 		// The first attempts end before the first part, and the others in one of the
-		// next parts, which take seven queries each.
+		// next parts, which take eight queries each.
 		stop := f.asked.Load() + 9
 		if breaks == 1 {
-			stop += needs - 6*7 // after what the server has is known
+			stop += needs - 6*8 // after what the server has is known
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		f.before = func(int, http.ResponseWriter, *http.Request) bool {

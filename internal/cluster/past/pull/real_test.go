@@ -394,7 +394,7 @@ func TestAWeekOfARealPrometheus(t *testing.T) {
 	}
 	url := startPrometheus(t, from, end, all)
 	p, nodes := readReal(t, optionsOf(t, url, days, rules()))
-	if s := p.Sources; s != (past.Sources{Label: "node", Containers: true, CPU: past.CAdvisor, Memory: past.CAdvisor, Owners: true, QoS: true, Requests: true, Batch: true, Held: true, HeldTime: true, Rate: 300}) || len(nodes) != 3 {
+	if s := p.Sources; s != (past.Sources{Label: "node", Containers: true, CPU: past.CAdvisor, Memory: past.CAdvisor, Owners: true, QoS: true, Requests: true, States: true, Batch: true, Held: true, HeldTime: true, Rate: 300}) || len(nodes) != 3 {
 		t.Fatalf("%d nodes, %+v", len(nodes), s)
 	}
 	if s := p.Summary(); s.Known != 3 || s.Gone != 1 {
@@ -538,6 +538,65 @@ func (f *fleet) compareRequests(t *testing.T, nodes map[string]prospect.Node, fr
 	}
 	if unneeded < 1000 || rooms < 1000 {
 		t.Errorf("the node is not needed at %d steps, and needed at %d", unneeded, rooms)
+	}
+}
+
+// TestAHoleOfKubeStateMetricsIsNotKnown has a node whose pods cAdvisor sees all day, and
+// three hours without kube-state-metrics.
+func TestAHoleOfKubeStateMetricsIsNotKnown(t *testing.T) {
+	t.Parallel()
+	end := now.Unix() / day * day
+	from := end - day
+	hole := from + 9*hour
+	f := &fleet{jobs: []job{
+		{node: "n1", namespace: "shop", pod: "web-0", container: "app", id: "/a", from: from, to: end, askedCPU: 2000, askedMemory: 4 << 20},
+		{node: "n1", namespace: "batch", pod: "render", container: "render", id: "/a", from: from, to: end, batch: true},
+		{node: "n1", namespace: "dev", pod: "build", container: "build", id: "/a", from: from, to: end, askedCPU: 10, askedMemory: 1024, could: true},
+	}}
+	all := append(machines("n1", "10.0.0.1", from, end+1), f.states(func(j *job) (string, string) {
+		if j.could {
+			return "Job", j.pod
+		}
+		return "StatefulSet", "web"
+	})...)
+	away := func(at int64) bool { return at > hole && at < hole+3*hour }
+	for i, s := range all {
+		all[i].value = func(at int64) (float64, bool) {
+			v, has := s.value(at)
+			return v, has && !away(at)
+		}
+	}
+	all = append(all, f.cadvisor("node", "n1", from, end, true, false)...)
+	url := startPrometheus(t, from, end, all)
+	byRequest, least := rules(), rules()
+	byRequest.CPU.Policy, byRequest.Memory.Policy = overcommit.ByMaxUsageRequest, overcommit.ByRequest
+	least.MinServicePercent = 2 // of 8 CPUs
+	for name, c := range map[string]overcommit.Config{"by usage": rules(), "by request": byRequest, "with a least service": least} {
+		p, nodes := readReal(t, optionsOf(t, url, 1, c))
+		if s := p.Sources; !s.States || !s.Batch || !s.Owners {
+			t.Fatalf("%+v", s)
+		}
+		n := nodes["n1"]
+		for i := range n.RoomCPU {
+			begin := from + int64(i)*300
+			at, h := begin+300, begin/hour
+			switch {
+			case at > hole && at <= hole+300, at > hole+3*hour-300 && at < hole+3*hour, at == end:
+				continue // the server takes a sample for five minutes, and all pods end
+			case away(at):
+				if n.RoomCPU[i] != prospect.Absent || n.RoomMemory[i] != prospect.Absent || n.BatchCPU[i] != prospect.Absent {
+					t.Fatalf("%s, step %d: room %d and %d MiB, could be batch %d without kube-state-metrics", name, i, n.RoomCPU[i], n.RoomMemory[i], n.BatchCPU[i])
+				}
+			default:
+				counts := f.jobs[0].cpu(h) + f.jobs[2].cpu(h)
+				if name == "by request" {
+					counts = max(f.jobs[0].cpu(h), 2000) + f.jobs[2].cpu(h)
+				}
+				if room := max(4800-systemCPU("n1", h)-counts, 0); n.RoomCPU[i] != room || n.BatchCPU[i] != f.jobs[2].cpu(h) {
+					t.Fatalf("%s, step %d: room %d, could be batch %d; made were %d and %d", name, i, n.RoomCPU[i], n.BatchCPU[i], room, f.jobs[2].cpu(h))
+				}
+			}
+		}
 	}
 }
 

@@ -211,6 +211,7 @@ func (s *surveyor) sources(named bool) (is past.Sources) {
 		is.HeldTime = is.Held && s.has("container_cpu_cfs_throttled_seconds_total", known+`pod!=""`)
 		is.Owners, is.QoS = s.has("kube_pod_owner", ""), s.has("kube_pod_status_qos_class", "")
 		is.Requests = s.has("kube_pod_container_resource_requests", "") && s.has("kube_pod_status_phase", "")
+		is.States = named
 		is.Batch = s.has("kube_pod_container_resource_requests", past.BatchResources)
 	}
 	switch {
