@@ -115,6 +115,9 @@ type amount struct {
 	unneeded     bool
 }
 
+// TellsBatch reports whether pods with batch resources are known as such at a step.
+func (d *NodeDay) TellsBatch(s Sources, i int64) bool { return !s.Batch || stepOf(d, i).stated(s) }
+
 // sums returns what the formula takes, and whether other work requests too little.
 func (at step) sums(s Sources, rules overcommit.Config, m Machine) (cpu, memory amount, unneeded bool) {
 	cpu = at.of(s, s.CPU, rules.CPU.Policy, UsedCPU, PodsCPU, CountedCPU)

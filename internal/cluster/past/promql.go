@@ -200,15 +200,16 @@ func (r request) exporter(sum, within string, of func(where string) string) stri
 // step to count.
 const heldPercent = 25
 
-// HeldQueries returns what to ask for the pods that their own CPU limits held back: how
-// large a part of their periods, at the steps with at least a quarter, and the time for
-// which they were held back at those steps (CPU-seconds per second), or "".
+// HeldQueries returns what to ask for the pods without batch resources that their own CPU
+// limits held back: how large a part of their periods, at the steps with at least a
+// quarter, and the time for which they were held back at those steps (CPU-seconds per
+// second), or "".
 func (s Sources) HeldQueries(machines []Machine, step int64) (share, lost string) {
 	if !s.Held || s.Label == "" {
 		return "", ""
 	}
 	r := request{Sources: s, machines: machines, step: step}
-	share = fmt.Sprintf("(%s / %s) >= %d / 100", r.rateOfPods("container_cpu_cfs_throttled_periods_total"), r.rateOfPods("container_cpu_cfs_periods_total"), heldPercent)
+	share = r.others(fmt.Sprintf("(%s / %s) >= %d / 100", r.rateOfPods("container_cpu_cfs_throttled_periods_total"), r.rateOfPods("container_cpu_cfs_periods_total"), heldPercent))
 	if s.HeldTime {
 		lost = fmt.Sprintf("%s and (%s)", r.rateOfPods("container_cpu_cfs_throttled_seconds_total"), share)
 	}

@@ -542,7 +542,7 @@ func (f *fleet) compareRequests(t *testing.T, nodes map[string]prospect.Node, fr
 }
 
 // TestAHoleOfKubeStateMetricsIsNotKnown has a node whose pods cAdvisor sees all day, and
-// three hours without kube-state-metrics.
+// three hours without kube-state-metrics. The limits hold back a service and a batch pod.
 func TestAHoleOfKubeStateMetricsIsNotKnown(t *testing.T) {
 	t.Parallel()
 	end := now.Unix() / day * day
@@ -566,6 +566,11 @@ func TestAHoleOfKubeStateMetricsIsNotKnown(t *testing.T) {
 			return v, has && !away(at)
 		}
 	}
+	for _, pod := range []string{`namespace="shop",pod="web-0",container="app"`, `namespace="batch",pod="render",container="render"`} {
+		for metric, rate := range map[string]int64{"periods": 10_000, "throttled_periods": 5_000, "throttled_seconds": 300} {
+			all = append(all, made{fmt.Sprintf(`container_cpu_cfs_%s_total{node="n1",%s,id="/kubepods/a"}`, metric, pod), false, counter(from, end, 0, func(int64) int64 { return rate }, always)})
+		}
+	}
 	all = append(all, f.cadvisor("node", "n1", from, end, true, false)...)
 	url := startPrometheus(t, from, end, all)
 	byRequest, least := rules(), rules()
@@ -577,6 +582,7 @@ func TestAHoleOfKubeStateMetricsIsNotKnown(t *testing.T) {
 			t.Fatalf("%+v", s)
 		}
 		n := nodes["n1"]
+		known := int64(0)
 		for i := range n.RoomCPU {
 			begin := from + int64(i)*300
 			at, h := begin+300, begin/hour
@@ -588,6 +594,7 @@ func TestAHoleOfKubeStateMetricsIsNotKnown(t *testing.T) {
 					t.Fatalf("%s, step %d: room %d and %d MiB, could be batch %d without kube-state-metrics", name, i, n.RoomCPU[i], n.RoomMemory[i], n.BatchCPU[i])
 				}
 			default:
+				known++
 				counts := f.jobs[0].cpu(h) + f.jobs[2].cpu(h)
 				if name == "by request" {
 					counts = max(f.jobs[0].cpu(h), 2000) + f.jobs[2].cpu(h)
@@ -596,6 +603,9 @@ func TestAHoleOfKubeStateMetricsIsNotKnown(t *testing.T) {
 					t.Fatalf("%s, step %d: room %d, could be batch %d; made were %d and %d", name, i, n.RoomCPU[i], n.BatchCPU[i], room, f.jobs[2].cpu(h))
 				}
 			}
+		}
+		if len(n.Hurt) != 1 || n.Hurt[0].Service != "shop/web" || n.Hurt[0].Minutes < known*5 || n.Hurt[0].Minutes > known*5+10 {
+			t.Errorf("%s: %d minutes are known, and these were held back: %v", name, known*5, n.Hurt)
 		}
 	}
 }

@@ -121,13 +121,15 @@ func (p *puller) held(ctx context.Context, f *folder, t *table, machines []past.
 				if !has {
 					continue
 				}
-				d := pods.of(place{i, past.Pod{Namespace: l.Labels["namespace"], Name: l.Labels["pod"]}})
+				pod := place{i, past.Pod{Namespace: l.Labels["namespace"], Name: l.Labels["pod"]}}
 				for k, at := range l.At {
-					i, err := t.stepAt(at)
+					step, err := t.stepAt(at)
 					if err != nil {
 						return err
 					}
-					use(d, i, l.Values[k])
+					if t.nodes[i].TellsBatch(f.Sources, step) {
+						use(pods.of(pod), step, l.Values[k])
+					}
 				}
 			}
 			return nil
