@@ -234,11 +234,15 @@ func (f *fleetFlags) ofPrometheus(cmd *cobra.Command, rules overcommit.Config, n
 		return v, err
 	}
 	s := p.Summary()
-	what := "that Prometheus knows"
+	return outlook.View{Of: subjectOf(s), Fleet: prospect.Sum(all), Hints: prometheusHints, Notes: notesOf(s)}, nil
+}
+
+// subjectOf names the nodes that were read as the subject of a sentence.
+func subjectOf(s pull.Summary) string {
 	if s.Drawn() {
-		what = fmt.Sprintf("drawn of the %d that Prometheus knows", s.Known)
+		return nodesOf(s.Read, fmt.Sprintf("drawn of the %d that Prometheus knows", s.Known))
 	}
-	return outlook.View{Of: nodesOf(len(all), what), Fleet: prospect.Sum(all), Hints: prometheusHints, Notes: notesOf(s)}, nil
+	return nodesOf(s.Read, "that Prometheus knows")
 }
 
 // pullHints say what to do about an error.

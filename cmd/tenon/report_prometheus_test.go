@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"tenon.sh/tenon/internal/cluster/past/pull"
 	"tenon.sh/tenon/internal/cmdline"
 	"tenon.sh/tenon/internal/decide/prospect"
 )
@@ -129,6 +130,24 @@ func TestAReportOfPrometheusNeedsNothingInstalled(t *testing.T) {
 	}
 	if _, err := reportOf(t, "--prometheus", url, "--days", "2", "--keep", "other"); err == nil {
 		t.Error("a directory of other options is used")
+	}
+}
+
+// TestThePageSaysWhichNodesAreNotInIt has nodes that are gone, without a size, and drawn.
+func TestThePageSaysWhichNodesAreNotInIt(t *testing.T) {
+	const drawn, unsized = "All sums are of the drawn nodes.", "2 nodes are left out, because no series has their size."
+	for want, s := range map[string]pull.Summary{
+		"The 8 nodes that Prometheus knows: ":                                                                                  {Known: 8, Read: 8},
+		"The 8 nodes that Prometheus knows: " + unsized:                                                                        {Known: 10, Unsized: 2, Read: 8},
+		"The 3 nodes drawn of the 10 that Prometheus knows: " + drawn:                                                          {Known: 10, Unsized: 2, Read: 3},
+		"The 8 nodes that Prometheus knows: 1 node was gone at the end and is left out: others may have taken their place.":    {Known: 8, Gone: 1, Read: 8},
+		"The 8 nodes that Prometheus knows: 7 nodes were gone at the end and are left out: others may have taken their place.": {Known: 8, Gone: 7, Read: 8},
+	} {
+		notes := strings.Join(notesOf(s), " ")
+		subject, note, _ := strings.Cut(want, ": ")
+		if subjectOf(s) != subject || !strings.Contains(notes, note) || strings.Contains(notes, drawn) != s.Drawn() || strings.Contains(notes, "gone") != (s.Gone > 0) {
+			t.Errorf("%s: %s", subjectOf(s), notes)
+		}
 	}
 }
 
