@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -110,8 +109,7 @@ func (s Server) Sender() string {
 	if s.User == "" && len(headers) == 0 {
 		return ""
 	}
-	text, _ := json.Marshal([]any{s.User, headers}) // in the order of the names; strings have no error
-	return fmt.Sprintf("%x", sha256.Sum256(text))
+	return fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%q %q", s.User, headers))) // in the order of the names
 }
 
 func isHeaderName(s string) bool {
