@@ -128,3 +128,15 @@ func TestTheDashboardOfTheChartIsThatOfTheProject(t *testing.T) {
 		t.Error("the ConfigMap has another dashboard")
 	}
 }
+
+// TestAnObserverHasOnlyTheAlertsOfNodes renders the alerts. Those of the manager and the
+// scheduler would say for ever that they are down.
+func TestAnObserverHasOnlyTheAlertsOfNodes(t *testing.T) {
+	for mode, want := range map[string]int{"manage": 2, "observe": 1} {
+		rule := mustRender(t, map[string]any{"mode": mode, "prometheusRule": map[string]any{"enabled": true}})["PrometheusRule tenon"]
+		groups, _ := rule.value("spec", "groups").([]any)
+		if len(groups) != want || strings.Contains(rule.text, "TenonManagerDown") != (mode == "manage") || !strings.Contains(rule.text, "TenondDown") {
+			t.Errorf("%s: %d groups, want %d", mode, len(groups), want)
+		}
+	}
+}
