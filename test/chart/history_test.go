@@ -45,6 +45,14 @@ func TestTheHistoryIsMountedWhereTheConfigurationSays(t *testing.T) {
 			t.Errorf("%s: the notes do not name the folder:\n%s", name, text)
 		}
 	}
+	// helm upgrade --reuse-values has no other keys of it if the older chart had none.
+	bare := mustRender(t, map[string]any{"agent": map[string]any{"history": map[string]any{"enabled": true, "hostPath": nil, "size": nil}}})
+	if mounts := asJSON(t, containers(bare["DaemonSet tenond"])[0].value("volumeMounts")); !strings.Contains(mounts, `{"mountPath":"/var/lib/tenon/history","name":"history"}`) {
+		t.Errorf("without a folder: %s", mounts)
+	}
+	if file := bare["ConfigMap tenond"].str("data", "tenon.yaml"); !strings.Contains(file, "directory: \"/var/lib/tenon/history\"\n  size: 32Mi\n") {
+		t.Errorf("without a folder and a size: %s", file)
+	}
 	none := mustRender(t, nil)
 	if _, is := none["ConfigMap tenond"]; is || slices.ContainsFunc(containers(none["DaemonSet tenond"]), func(c document) bool { return strings.Contains(asJSON(t, c.object), "history") }) {
 		t.Error("there is a history by default")

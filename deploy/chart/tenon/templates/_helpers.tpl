@@ -143,10 +143,11 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "tenon.account.agent" 
 {{- if or (.Values.agent.history | default dict).enabled (not (include "tenon.manages" .)) }}true{{ end }}
 {{- end }}
 
-{{/* The folder of the history: without a configuration, where tenond --observe keeps it. */}}
+{{/* The folder of the history: without a configuration, where tenond --observe keeps it.
+An older chart has no such values: helm upgrade --reuse-values. */}}
 {{- define "tenon.history.path" -}}
 {{- $history := .Values.agent.history | default dict -}}
-{{ ternary (get $history "hostPath") "/var/lib/tenon/history" ($history.enabled | default false) }}
+{{ ternary (get $history "hostPath") "" ($history.enabled | default false) | default "/var/lib/tenon/history" }}
 {{- end }}
 
 {{/* The tenon.yaml of the agents; empty: they have none. */}}
@@ -160,6 +161,6 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "tenon.account.agent" 
 {{- .Values.agent.config | default "apiVersion: tenon.sh/v1alpha1\nkind: NodeConfig" | trimSuffix "\n" }}
 history:
   directory: {{ include "tenon.history.path" . | quote }}
-  size: {{ $history.size }}
+  size: {{ $history.size | default "32Mi" }}
 {{ end }}
 {{- end }}
