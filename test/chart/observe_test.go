@@ -114,6 +114,26 @@ func TestAnObserverMakesWhatTheNotesName(t *testing.T) {
 			t.Errorf("the notes do not name %s", path)
 		}
 	}
+	// What is off by default is named with its kind and name, if it is there.
+	services := observed()
+	services["podMonitor"], services["serviceMonitor"] = map[string]any{"enabled": false}, map[string]any{"enabled": true}
+	for _, values := range []map[string]any{observed(), services} {
+		more, text := 0, notes(t, values)
+		for key := range mustRender(t, values) {
+			if slices.Contains(want, key) {
+				continue
+			}
+			if more++; !strings.Contains(text, key) {
+				t.Errorf("the notes do not name %s", key)
+			}
+			if strings.Contains(notes(t, set("observe", "mode")), key) {
+				t.Errorf("the notes name %s, which is not there", key)
+			}
+		}
+		if more < 5 {
+			t.Errorf("only %d objects more with all options", more)
+		}
+	}
 }
 
 // TestTheModeOfAnOlderChartIsToManage renders the chart with values without a mode, as
