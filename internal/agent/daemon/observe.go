@@ -34,7 +34,7 @@ var (
 // openObserved opens the node for a daemon that writes nothing to it: without a journal,
 // a lease and a watchdog.
 func (d *daemon) openObserved(ctx context.Context, fs proc.FS) (err error) {
-	if err := refuseInForce(d.StateDir, fs); err != nil {
+	if err := refuseInForce(d.StateDir, fs, d.Kubernetes != nil); err != nil {
 		return err
 	}
 	if err := statedir.Make(observerDir(d.StateDir)); err != nil {
@@ -59,8 +59,10 @@ func observerDir(stateDir string) string { return filepath.Join(stateDir, "obser
 
 // refuseInForce returns errInForce if the journal in a directory has changes of an
 // earlier tenond, or of tenon run. No observer would put them back, and the node would
-// not be seen as it is without Tenon.
-func refuseInForce(dir string, fs proc.FS) error {
+// not be seen as it is without Tenon. In a cluster, a release of Helm has probably changed
+// from manage to observe: then the other nodes have changes, too, and what removes them
+// went with that release.
+func refuseInForce(dir string, fs proc.FS, inCluster bool) error {
 	boot, err := fs.BootID()
 	if err != nil {
 		return err
@@ -74,7 +76,11 @@ func refuseInForce(dir string, fs proc.FS) error {
 		return fmt.Errorf("observe: %w", err)
 	}
 	if !s.Empty() {
-		return fmt.Errorf("observe: %w (%d in %s): run tenon restore --state-dir %s, which puts them back, and start tenond again", errInForce, len(s.Touches), dir, dir)
+		err := fmt.Errorf("observe: %w (%d in %s)", errInForce, len(s.Touches), dir)
+		if inCluster {
+			return fmt.Errorf("%w: if this release managed the nodes before, run helm rollback and then helm uninstall, which puts them back on all nodes, and install it again; for this node only, run tenon restore on it", err)
+		}
+		return fmt.Errorf("%w: run tenon restore --state-dir %s, which puts them back, and start tenond again", err, dir)
 	}
 	return nil
 }

@@ -142,7 +142,7 @@ func TestTheShadowIsTheReplay(t *testing.T) {
 // journal.
 func TestAnObserverRefusesANodeThatIsNotAsItWas(t *testing.T) {
 	dir, fs := t.TempDir(), proc.Default()
-	if err := refuseInForce(dir, fs); err != nil {
+	if err := refuseInForce(dir, fs, false); err != nil {
 		t.Fatalf("without a journal: %v", err)
 	}
 	boot, err := fs.BootID()
@@ -157,8 +157,10 @@ func TestAnObserverRefusesANodeThatIsNotAsItWas(t *testing.T) {
 	if err := j.RecordGroup("tenon/be/job"); err != nil {
 		t.Fatal(err)
 	}
-	if err := refuseInForce(dir, fs); !errors.Is(err, errInForce) {
-		t.Errorf("with a change in force: %v", err)
+	for inCluster, way := range map[bool]string{false: "run tenon restore --state-dir " + dir, true: "run helm rollback and then helm uninstall"} {
+		if err := refuseInForce(dir, fs, inCluster); !errors.Is(err, errInForce) || !strings.Contains(err.Error(), way) {
+			t.Errorf("with a change in force, in a cluster %v: %v", inCluster, err)
+		}
 	}
 }
 
