@@ -36,7 +36,7 @@ type Cluster struct {
 	batch         layers[Batch]
 	batchUnread   bool // batch-config has a fault, and no former content was known
 	rollout       layers[Rollout]
-	rolloutUnread bool // the same of rollout-config
+	rolloutUnread bool // the same of rollout-config, or of colocation-config beside a rollout
 
 	texts   map[string]string
 	notices []string

@@ -50,13 +50,14 @@ func ParseConfigMapOver(last Cluster, data map[string]string) (Cluster, []Fault)
 	take(&s, keyAmplification, "nodeConfigs", &c.amplification, last.amplification, rules[Amplification]{})
 	take(&s, keyObjective, "nodeConfigs", &c.objectives, last.objectives, rules[PodObjectives]{findFaults: objectiveFaults})
 	take(&s, keyBatch, "", &c.batch, last.batch, rules[Batch]{})
-	take(&s, keyRollout, "", &c.rollout, last.rollout, rules[Rollout]{findFaults: Rollout.faults})
+	take(&s, keyRollout, "", &c.rollout, last.rollout, rules[Rollout]{findFaults: Rollout.faults, exact: true})
 	unread := func(key string) bool {
 		_, given := data[key]
 		_, read := c.texts[key]
 		return given && !read
 	}
-	c.batchUnread, c.rolloutUnread = unread(keyBatch), unread(keyRollout)
+	c.batchUnread = unread(keyBatch)
+	c.rolloutUnread = unread(keyRollout) || c.rollout.all.Enable.Or(false) && unread(keyColocation)
 	if t := c.threshold.all; t.Enable.Or(false) && !t.MemoryEvictThresholdPercent.Known() {
 		c.notices = append(c.notices, noMemoryEviction)
 	}
@@ -80,6 +81,8 @@ type rules[T any] struct {
 	findInert func(T) []Fault
 	// findFaults returns the faults of the values.
 	findFaults func(T) []Fault
+	// exact means that unknown keys are faults.
+	exact bool
 }
 
 // A source is a ConfigMap that is parsed key by key.
@@ -217,7 +220,7 @@ func (r *layerReader[T]) layer(n *yaml.Node, at string, all T, inherited []Fault
 		}
 	}
 	selected := syntax.Take(&yaml.Node{Content: slices.Clone(who.Content)}, "nodeSelector")
-	keys, p := readMapping[entryKeys](who, "")
+	keys, p := readMapping[entryKeys](who, "", false)
 	c := checker{bad: p.faultyFields(), lenient: true}
 	c.checkMapping(reflect.ValueOf(keys), "")
 	c.checkSelector(keys.Selector, "nodeSelector")
@@ -241,7 +244,7 @@ func (r *layerReader[T]) layer(n *yaml.Node, at string, all T, inherited []Fault
 
 // strategy reads the settings at a path (at).
 func (r *layerReader[T]) strategy(n *yaml.Node, at string) (T, *parser) {
-	v, p := readMapping[T](n, r.key)
+	v, p := readMapping[T](n, r.key, r.exact)
 	c := checker{bad: p.faultyFields(), lenient: true}
 	c.checkMapping(reflect.ValueOf(v), r.key)
 	for _, f := range c.faults {

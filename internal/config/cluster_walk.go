@@ -12,9 +12,9 @@ import (
 
 // readMapping reads the JSON mapping at a path. An unknown key causes a notice instead of a
 // fault: it may belong to a newer version, or to another program that uses the ConfigMap.
-func readMapping[T any](n *yaml.Node, path string) (T, *parser) {
+func readMapping[T any](n *yaml.Node, path string, exact bool) (T, *parser) {
 	var v T
-	p := &parser{lines: map[string]int{path: n.Line}, lenient: true}
+	p := &parser{lines: map[string]int{path: n.Line}, lenient: true, exact: exact}
 	if !isNull(n) {
 		p.value(n, path, key{}, reflect.ValueOf(&v).Elem())
 	}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"tenon.sh/tenon/internal/decide/evict"
@@ -32,7 +33,7 @@ type Rollout struct {
 	// StagePercents are the shares of the nodes that take part in each stage.
 	StagePercents []node.Maybe[unit.Percent] `json:"stagePercents,omitempty"`
 	// EpochMinutes is the time after which nodes swap.
-	EpochMinutes node.Maybe[int64] `json:"epochMinutes,omitzero" range:"5..1440"`
+	EpochMinutes node.Maybe[int64] `json:"epochMinutes,omitzero" range:"18..1440"`
 	// Attempt begins another rollout when it changes.
 	Attempt node.Maybe[int64] `json:"attempt,omitzero" range:"0.."`
 }
@@ -63,6 +64,10 @@ func (r Rollout) faults() []Fault {
 	}
 	c := checker{bad: map[string]bool{}}
 	c.checkSelector(r.Selector, keyRollout+".nodeSelector")
+	_, own := r.Selector.Labels[LabelRollout]
+	if own || slices.ContainsFunc(r.Selector.Expressions, func(e Requirement) bool { return valueOf(e.Key) == LabelRollout }) {
+		c.fault(keyRollout+".nodeSelector", "it selects by the label "+LabelRollout+", which the rollout itself writes: want another label")
+	}
 	c.need(keyRollout+".marginPercent", r.MarginPercent.Known(), "by how many percent longer services may wait: the owner of the services says so")
 	switch err := r.Rules().Check(); {
 	case errors.Is(err, rollout.ErrStages):
@@ -73,17 +78,19 @@ func (r Rollout) faults() []Fault {
 	return c.faults
 }
 
-// Rollout returns the rollout, or false if there is none.
+// Rollout returns the rollout, or false if there is none. Without colocation there is no
+// batch work to compare with, and no rollout.
 func (c Cluster) Rollout() (Rollout, bool) {
-	return c.rollout.all, c.rollout.all.Enable.Or(false)
+	return c.rollout.all, c.rollout.all.Enable.Or(false) && c.Colocates()
 }
 
 // LacksRollout reports whether it is not known whether there is a rollout: rollout-config
-// has a fault and no former content was known, or there is no ConfigMap.
+// has a fault and no former content was known, or there is no ConfigMap. The same holds
+// for colocation-config if there is a rollout-config.
 func (c Cluster) LacksRollout() bool { return c.texts == nil || c.rolloutUnread }
 
-// IsOff reports whether batch work is off on a node with these labels. While rollout-config
-// cannot be read, it is off where it is not known to be on.
+// IsOff reports whether batch work is off on a node with these labels. While it is not
+// known whether there is a rollout, it is off only where one has turned it off.
 func (c Cluster) IsOff(labels map[string]string) bool {
 	switch labels[LabelRollout] {
 	case RolloutNever:
@@ -92,7 +99,7 @@ func (c Cluster) IsOff(labels map[string]string) bool {
 		return false
 	}
 	r, enabled := c.Rollout()
-	return c.rolloutUnread || enabled && r.Selector.Selects(labels)
+	return c.rolloutUnread && labels[LabelRollout] == RolloutOff || enabled && r.Selector.Selects(labels)
 }
 
 // turnOff lets no more batch work come to the node, and leaves that which is there a
