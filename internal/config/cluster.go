@@ -3,6 +3,7 @@ package config
 import (
 	"maps"
 	"reflect"
+	"slices"
 )
 
 // These are the keys of Koordinator's slo-controller-config and of ACK's ack-slo-config.
@@ -54,6 +55,16 @@ func (c Cluster) Colocates() bool { return c.colocation.all.Enable.Or(false) }
 // Objectives returns the limits and the objectives of pods for the whole cluster. Some
 // nodes may have others.
 func (c Cluster) Objectives() PodObjectives { return c.objectives.all }
+
+// NamesObjectives reports whether the administrator names a namespace in objective-config,
+// for all nodes or for some. The labels of a pod are its owner's, so that an entry which
+// has only a podSelector names none.
+func (c Cluster) NamesObjectives(namespace string) bool {
+	names := func(p PodObjectives) bool {
+		return slices.ContainsFunc(p.Objectives, func(e ObjectiveEntry) bool { return slices.Contains(e.Namespaces, namespace) })
+	}
+	return names(c.objectives.all) || slices.ContainsFunc(c.objectives.some, func(l layer[PodObjectives]) bool { return names(l.own) })
+}
 
 // GatesBatch reports whether new batch pods get a scheduling gate.
 func (c Cluster) GatesBatch() bool { return c.batch.all.Gate.Or(false) }

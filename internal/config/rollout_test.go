@@ -105,3 +105,12 @@ func TestWithoutColocationThereIsNoRollout(t *testing.T) {
 		}
 	}
 }
+
+// TestWhoIsNamedByTheAdministrator has entries of objective-config with and without names.
+func TestWhoIsNamedByTheAdministrator(t *testing.T) {
+	c, faults := ParseConfigMap(map[string]string{keyObjective: `{"objectives":[{"podSelector":{"matchLabels":{"a":"b"}},"objective":{"runQueueDelay":"2ms"}},` +
+		`{"namespaces":["shop"],"objective":{"runQueueDelay":"2ms"}}],"nodeConfigs":[{"nodeSelector":{"matchLabels":{"a":"b"}},"objectives":[{"namespaces":["bank"],"objective":{"runQueueDelay":"2ms"}}]}]}`})
+	if len(faults) > 0 || !c.NamesObjectives("shop") || !c.NamesObjectives("bank") || c.NamesObjectives("team") || c.NamesObjectives("") {
+		t.Errorf("%v: shop %v, bank %v, team %v", faults, c.NamesObjectives("shop"), c.NamesObjectives("bank"), c.NamesObjectives("team"))
+	}
+}

@@ -99,7 +99,7 @@ func Text(s rollout.State, now time.Time) string {
 		case s.Drawn == 0:
 			fmt.Fprint(&b, " No node is on yet: the manager reads what is usual.")
 		case len(s.Pairs) == 0:
-			fmt.Fprint(&b, " There are fewer than two nodes with a service whose waits are known.")
+			fmt.Fprint(&b, " There are fewer than two nodes with a service that counts and whose waits are known.")
 		default:
 			fmt.Fprintf(&b, " The nodes of each pair swap each %s, last %s ago.", minutes(s.Config.Epoch), ago(now, s.Swapped))
 		}

@@ -85,6 +85,12 @@ func (n Namespace) Allows(r Right) bool {
 	return r != System && r != Ignore || n.Name == kube.SystemNamespace || n.Name == n.Home
 }
 
+// Granted reports whether an administrator has said that the pods of the namespace may ask
+// for something, beyond what every namespace may.
+func (n Namespace) Granted(r Right) bool {
+	return n.Labels[LabelPrefix+string(r)] == "true" || n.Name == kube.SystemNamespace || n.Name == n.Home
+}
+
 // Refuse returns the faults of a pod that asks for something that its namespace
 // does not allow. If the pod exists already, old is the pod as it was. Then only
 // what the change adds counts, because the pod may be older than the labels.

@@ -22,6 +22,7 @@ import (
 	"tenon.sh/tenon/api/v1alpha1"
 	"tenon.sh/tenon/internal/cluster/manager/opener"
 	"tenon.sh/tenon/internal/cluster/rollouts"
+	"tenon.sh/tenon/internal/cluster/tenant"
 	"tenon.sh/tenon/internal/config"
 	"tenon.sh/tenon/internal/decide/rollout"
 	"tenon.sh/tenon/internal/decide/trials/switchback"
@@ -94,7 +95,7 @@ func (p *Promoter) step(ctx context.Context) error {
 	} else if err != nil {
 		return err
 	}
-	nodes, err := p.nodes(ctx, list.Items, selected)
+	nodes, err := p.nodes(ctx, list.Items, selected, c)
 	if err != nil {
 		return err
 	}
@@ -170,7 +171,18 @@ func (p *Promoter) store(ctx context.Context, s rollout.State) error {
 
 // nodes returns the nodes that may take part. A node that takes no new pods does not: batch
 // work would not come to it.
-func (p *Promoter) nodes(ctx context.Context, all []corev1.Node, selected func(*corev1.Node) bool) ([]rollout.Node, error) {
+func (p *Promoter) nodes(ctx context.Context, all []corev1.Node, selected func(*corev1.Node) bool, c *config.Cluster) ([]rollout.Node, error) {
+	var spaces corev1.NamespaceList
+	if err := p.Cache.List(ctx, &spaces); err != nil {
+		return nil, fmt.Errorf("list the namespaces: %w", err)
+	}
+	// Every user may give a pod an objective, unless the administrator forbids it. A
+	// service that can end the rollout of all must be one that the administrator means.
+	meant := map[string]bool{"": true} // of the file of a node
+	for i := range spaces.Items {
+		n := &spaces.Items[i]
+		meant[n.Name] = c.NamesObjectives(n.Name) || tenant.Namespace{Name: n.Name, Labels: n.Labels, Home: p.Namespace}.Granted(tenant.Objectives)
+	}
 	var list v1alpha1.NodeReportList
 	if err := p.Cache.List(ctx, &list); err != nil {
 		return nil, fmt.Errorf("list the reports of the nodes: %w", err)
@@ -191,21 +203,22 @@ func (p *Promoter) nodes(ctx context.Context, all []corev1.Node, selected func(*
 		if r := reports[n.Name]; r != nil {
 			at, fresh := p.Seen(r)
 			one.Run, one.Fresh = r.Status.Run, fresh && now.Sub(at) < staleAfter
-			one.Waits = waitsOf(r)
+			one.Waits = waitsOf(r, meant)
 		}
 		found = append(found, one)
 	}
 	return found, nil
 }
 
-// waitsOf returns the counters of the services in a report, by pod.
-func waitsOf(r *v1alpha1.NodeReport) map[string]switchback.Count {
+// waitsOf returns the counters of the services in a report that are in these namespaces, by
+// pod.
+func waitsOf(r *v1alpha1.NodeReport, in map[string]bool) map[string]switchback.Count {
 	if r.Status.Objectives == nil {
 		return nil
 	}
 	waits := map[string]switchback.Count{}
 	for _, s := range r.Status.Objectives.Services {
-		if s.Counted == nil {
+		if s.Counted == nil || !in[s.Namespace] {
 			continue
 		}
 		c := switchback.Count{Waits: s.Counted.Waits, Waited: s.Counted.Waited.Duration}

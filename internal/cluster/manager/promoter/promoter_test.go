@@ -28,11 +28,12 @@ import (
 
 var begin = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// theSettings are those of a ConfigMap with this rollout-config.
-type theSettings struct{ text string }
+// theSettings are those of a ConfigMap with this rollout-config and colocation-config.
+type theSettings struct{ text, colocation string }
 
 func (s *theSettings) Cluster() *config.Cluster {
-	c, _ := config.ParseConfigMap(map[string]string{"colocation-config": `{"enable":true}`, "rollout-config": s.text})
+	c, _ := config.ParseConfigMap(map[string]string{"colocation-config": s.colocation, "rollout-config": s.text,
+		"objective-config": `{"objectives":[{"namespaces":["shop"],"objective":{"runQueueDelay":"2ms"}}]}`})
 	return &c
 }
 
@@ -46,6 +47,8 @@ type scene struct {
 	harm   float64
 	rnd    *rand.Rand
 	waits  map[string]*v1alpha1.CountedWaits
+	// stranger is a service of a user.
+	stranger map[string]*v1alpha1.CountedWaits
 	// fails decides about each write, before and after it reaches the API server.
 	fails func(what string, arrived bool) error
 	*Promoter
@@ -57,7 +60,7 @@ func newScene(t *testing.T, nodes int) *scene {
 		t.Fatal(err)
 	}
 	s := &scene{
-		t: t, set: &theSettings{`{"enable":true,"marginPercent":10,"nodeSelector":{"matchLabels":{"pool":"a"}}}`}, at: begin, harm: 1,
+		t: t, set: &theSettings{`{"enable":true,"marginPercent":10,"nodeSelector":{"matchLabels":{"pool":"a"}}}`, `{"enable":true}`}, at: begin, harm: 1,
 		events: events.NewFakeRecorder(100_000), rnd: rand.New(rand.NewPCG(1, 2)), waits: map[string]*v1alpha1.CountedWaits{},
 	}
 	write := func(what string, do func() error) error {
@@ -71,6 +74,9 @@ func newScene(t *testing.T, nodes int) *scene {
 	}
 	s.api = fake.NewClientBuilder().WithScheme(types).WithStatusSubresource(&v1alpha1.NodeReport{}).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if _, is := o.(*corev1.ConfigMap); !is {
+				return c.Create(ctx, o, opts...)
+			}
 			return write("record", func() error { return c.Create(ctx, o, opts...) })
 		},
 		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
@@ -82,6 +88,11 @@ func newScene(t *testing.T, nodes int) *scene {
 			})
 		},
 	}).Build()
+	for _, name := range []string{"shop", "team"} {
+		if err := s.api.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for i := range nodes {
 		s.node(fmt.Sprintf("n%02d", i), map[string]string{"pool": "a"})
 	}
@@ -118,10 +129,14 @@ func (c cached) List(ctx context.Context, to client.ObjectList, opts ...client.L
 	if !is {
 		return c.of.api.List(ctx, to, opts...)
 	}
-	for name, c := range c.of.waits {
+	for name, w := range c.of.waits {
 		r := v1alpha1.NodeReport{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		counted := *c
+		counted := *w
 		r.Status.Run, r.Status.Objectives = "a", &v1alpha1.Objectives{Services: []v1alpha1.ServiceObjective{{Namespace: "shop", Pod: "web-7d4b9c6f5-x2x4z", Counted: &counted}}}
+		if c.of.stranger != nil {
+			more := *c.of.stranger[name]
+			r.Status.Objectives.Services = append(r.Status.Objectives.Services, v1alpha1.ServiceObjective{Namespace: "team", Pod: "mine", Counted: &more})
+		}
 		reports.Items = append(reports.Items, r)
 	}
 	return nil
@@ -366,5 +381,43 @@ func TestOldReportsDoNotCount(t *testing.T) {
 	}
 	if s.state.Blocks > 0 || s.state.Drawn == 0 {
 		t.Errorf("%d blocks of %d count", s.state.Blocks, s.state.Drawn)
+	}
+}
+
+// TestAUserCannotEndTheRollout has a service that a user may make, which waits a thousand
+// times as long on nodes that are on. It counts only when the administrator allows the
+// namespace to have objectives.
+func TestAUserCannotEndTheRollout(t *testing.T) {
+	run := func(s *scene) rollout.Phase {
+		s.stranger = map[string]*v1alpha1.CountedWaits{}
+		for name := range s.waits {
+			s.stranger[name] = &v1alpha1.CountedWaits{}
+		}
+		for s.state.Phase != rollout.Done && s.state.Phase != rollout.Back && s.at.Sub(begin) < 72*time.Hour {
+			labels := s.labels()
+			for name, c := range s.stranger {
+				c.Waits += 1000
+				c.Waited.Duration += time.Second
+				if labels[name] == config.RolloutOn {
+					c.Waited.Duration += 1000 * time.Second
+				}
+			}
+			if err := s.minute(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return s.state.Phase
+	}
+	s := newScene(t, 4)
+	if phase := run(s); phase != rollout.Done {
+		t.Errorf("a user has brought it to the phase %s: %+v", phase, s.state.Verdicts)
+	}
+	s = newScene(t, 4)
+	team := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team", Labels: map[string]string{"allow.tenon.sh/objectives": "true"}}}
+	if err := s.api.Update(t.Context(), team); err != nil {
+		t.Fatal(err)
+	}
+	if phase := run(s); phase != rollout.Back {
+		t.Errorf("a service that counts has brought it to the phase %s", phase)
 	}
 }
