@@ -90,13 +90,16 @@ func (p *Promoter) step(ctx context.Context) error {
 		return p.label(ctx, list.Items, func(*corev1.Node) string { return "" })
 	}
 	selected := func(n *corev1.Node) bool { return wanted.Selector.Selects(n.Labels) }
+	nodes, reports, err := p.nodes(ctx, list.Items, selected, c)
+	switch {
+	case err != nil:
+		return err
+	case !reports: // an uninstallation has removed them, and the labels
+		return nil
+	}
 	if err := p.load(ctx); errors.Is(err, errRefused) {
 		return errors.Join(err, p.label(ctx, list.Items, func(n *corev1.Node) string { return either(selected(n), config.RolloutOff, "") }))
 	} else if err != nil {
-		return err
-	}
-	nodes, err := p.nodes(ctx, list.Items, selected, c)
-	if err != nil {
 		return err
 	}
 	state, block, said := rollout.Step(wanted.Rules(), p.state, p.block, nodes, p.Now().UTC(), rand.Uint64())
@@ -169,12 +172,12 @@ func (p *Promoter) store(ctx context.Context, s rollout.State) error {
 	return nil
 }
 
-// nodes returns the nodes that may take part. A node that takes no new pods does not: batch
-// work would not come to it.
-func (p *Promoter) nodes(ctx context.Context, all []corev1.Node, selected func(*corev1.Node) bool, c *config.Cluster) ([]rollout.Node, error) {
+// nodes returns the nodes that may take part, and whether any node of the cluster reports. A
+// node that takes no new pods does not take part: batch work would not come to it.
+func (p *Promoter) nodes(ctx context.Context, all []corev1.Node, selected func(*corev1.Node) bool, c *config.Cluster) ([]rollout.Node, bool, error) {
 	var spaces corev1.NamespaceList
 	if err := p.Cache.List(ctx, &spaces); err != nil {
-		return nil, fmt.Errorf("list the namespaces: %w", err)
+		return nil, false, fmt.Errorf("list the namespaces: %w", err)
 	}
 	// Every user may give a pod an objective, unless the administrator forbids it. A
 	// service that can end the rollout of all must be one that the administrator means.
@@ -185,7 +188,7 @@ func (p *Promoter) nodes(ctx context.Context, all []corev1.Node, selected func(*
 	}
 	var list v1alpha1.NodeReportList
 	if err := p.Cache.List(ctx, &list); err != nil {
-		return nil, fmt.Errorf("list the reports of the nodes: %w", err)
+		return nil, false, fmt.Errorf("list the reports of the nodes: %w", err)
 	}
 	reports := make(map[string]*v1alpha1.NodeReport, len(list.Items))
 	for i := range list.Items {
@@ -207,7 +210,7 @@ func (p *Promoter) nodes(ctx context.Context, all []corev1.Node, selected func(*
 		}
 		found = append(found, one)
 	}
-	return found, nil
+	return found, len(reports) > 0, nil
 }
 
 // waitsOf returns the counters of the services in a report that are in these namespaces, by

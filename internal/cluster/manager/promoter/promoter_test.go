@@ -250,6 +250,25 @@ func TestARolloutEndsWithAllNodesOn(t *testing.T) {
 	if got := s.on(); len(got) != 8 || !s.said("RolloutFinishes") {
 		t.Errorf("on are %v, in phase %s", got, s.state.Phase)
 	}
+	reports := s.waits
+	s.waits = nil
+	for _, n := range []string{"n00", "n01"} { // an uninstallation removes the reports, and then the labels
+		node := &corev1.Node{}
+		if err := s.api.Get(t.Context(), client.ObjectKey{Name: n}, node); err != nil {
+			t.Fatal(err)
+		}
+		delete(node.Labels, config.LabelRollout)
+		if err := s.api.Update(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.minute(); err != nil || len(s.on()) != 6 {
+		t.Errorf("without reports, on are %v: %v", s.on(), err)
+	}
+	s.waits = reports
+	if err := s.minute(); err != nil || len(s.on()) != 8 {
+		t.Errorf("with reports, on are %v: %v", s.on(), err)
+	}
 	s.set.text = `{"enable":false}`
 	if err := s.minute(); err != nil {
 		t.Fatal(err)
