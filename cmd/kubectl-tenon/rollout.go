@@ -46,7 +46,9 @@ NOISE is how much their ratios scatter (standard deviation of the logarithm).
 			}
 			if namespace == "" {
 				namespace = "tenon-system"
-				if leases := leasesOf(cmd.Context(), c, schedulers.Manager).Leases; len(leases) > 0 {
+				if home := managerHome(cmd.Context(), c); home != "" {
+					namespace = home
+				} else if leases := leasesOf(cmd.Context(), c, schedulers.Manager).Leases; len(leases) > 0 {
 					namespace = leases[0].Namespace
 				}
 			}
@@ -64,6 +66,6 @@ NOISE is how much their ratios scatter (standard deviation of the logarithm).
 			return a.print(cmd, rolloutPage{s, rollouts.Text(s, now())})
 		},
 	}
-	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "the namespace of tenon-manager (default: that of its Lease, or tenon-system)")
+	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "the namespace of tenon-manager (default: that of its webhooks, of its Lease, or tenon-system)")
 	return cmd
 }

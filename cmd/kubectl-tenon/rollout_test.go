@@ -42,6 +42,13 @@ func TestARolloutIsPrinted(t *testing.T) {
 	if out, err := kubectl(t, some, "rollout"); err != nil || out != rollouts.Text(s, time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)) {
 		t.Errorf("%q, %v", out, err)
 	}
+	// Another user has a Lease of the same name in a namespace that comes first.
+	elsewhere := strings.Replace(lease, `"items": [`, `"items": [{"metadata": {"namespace": "a-user", "name": "tenon-manager"}, "spec": {"holderIdentity": "u", "leaseDurationSeconds": 15, "renewTime": "2026-03-01T11:59:58.000000Z"}}, `, 1)
+	const hooks = `{"kind": "ValidatingWebhookConfiguration", "apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": "tenon-manager"},
+		"webhooks": [{"name": "w", "clientConfig": {"service": {"namespace": "tools", "name": "tenon-manager"}}}]}`
+	if out, err := kubectl(t, with(some, pathLeases, elsewhere, pathHooks, hooks), "rollout"); err != nil || !strings.HasPrefix(out, "Batch work comes to") {
+		t.Errorf("with a Lease of a user: %q, %v", out, err)
+	}
 	var read rollout.State
 	out, err := kubectl(t, with(installed, record, objectOf(data)), "rollout", "-n", "tools", "-o", "json")
 	if err != nil || json.Unmarshal([]byte(out), &read) != nil || read.Check() != nil || read.Config.Margin != 10 {
