@@ -66,6 +66,8 @@ func Sentence(c rollout.Config, v rollout.Verdict) string {
 	switch v.Code {
 	case rollout.Harm:
 		return fmt.Sprintf("Batch work is off on all nodes. %s. The margin is %v.", found, c.Margin)
+	case rollout.GivesUp:
+		return fmt.Sprintf("Batch work is off on all nodes, undecided. %s. This stage asked for less than %s.", found, percent(v.Allowed))
 	case rollout.Finishes:
 		return fmt.Sprintf("Batch work is on on all nodes. %s. The margin is %v.", found, c.Margin)
 	case rollout.Advances:

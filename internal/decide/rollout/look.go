@@ -24,6 +24,10 @@ func lookAt(k int) int {
 	return n
 }
 
+// maxLooks is the number of looks of a stage. The last one is after 315 blocks, which are
+// 13 days with epochs of half an hour.
+const maxLooks = 12
+
 // spends returns the part of wrong that the k-th look spends. All parts together are
 // wrong, however many looks there are: so a stage may go on for as long as it needs.
 func spends(k int) float64 { return wrong / float64(k*(k+1)) }
@@ -56,6 +60,9 @@ func (s State) look(nodes int, now time.Time) State {
 	case known && v.Upper < v.Allowed && !last:
 		v.Code = Advances
 		s.Stage, s.Since, s.Logs, s.Blocks, s.Looks = next, now, nil, 0, 0
+	case s.Looks >= maxLooks:
+		v.Code = GivesUp
+		return s.end(Back, v)
 	default:
 		v.Next = time.Duration(lookAt(s.Looks+1)-s.Blocks) * 2 * s.Config.Epoch
 		v.Decides = s.decides(v)
@@ -67,7 +74,7 @@ func (s State) look(nodes int, now time.Time) State {
 // decides returns the time to the look that ends the stage, if the values scatter around
 // the present mean as until now. A bound that is as wide as then expected ends it.
 func (s State) decides(v Verdict) time.Duration {
-	for k := s.Looks + 1; k <= s.Looks+10; k++ {
+	for k := s.Looks + 1; k <= maxLooks; k++ {
 		n := float64(len(s.Logs)) / float64(s.Blocks) * float64(lookAt(k))
 		reach := paired.Reach(int(n), spends(k)) * v.Noise / math.Sqrt(n)
 		if math.Log(v.Ratio)+reach < math.Log(v.Allowed) {

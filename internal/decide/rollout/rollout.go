@@ -121,7 +121,8 @@ type State struct {
 	Half    int         `json:"half,omitempty"`
 	Swapped time.Time   `json:"swapped,omitzero"`
 
-	// Logs has one value for each pair and block of the stage: the logarithm of the waits
+	// Logs has one value for each pair and block of the stage, or for each group of pairs
+	// if there are more than maxLogs in a block: the logarithm of the waits
 	// on nodes that are on to those of the same nodes when they are off. Blocks counts the
 	// blocks, and Looks how often they were judged.
 	Logs   []float64 `json:"logs,omitempty"`
@@ -157,6 +158,7 @@ const (
 	Waits    Code = "waits"    // undecided
 	Harm     Code = "harm"     // goes back: services wait longer than the margin allows
 	Price    Code = "price"    // goes back: a service has spent its share of the margin
+	GivesUp  Code = "gives-up" // goes back: undecided at the last look
 )
 
 // A Verdict is what one look found. Ratios are of the waits on nodes that are on to those
@@ -181,7 +183,7 @@ type Verdict struct {
 	// Noise is the standard deviation of the logarithms.
 	Noise float64 `json:"noise,omitempty"`
 	// Next is the time to the next look. Decides is the time to the look that ends the
-	// stage, if services wait as long as until now; 0: none within hundreds of blocks.
+	// stage, if services wait as long as until now; 0: none.
 	Next    time.Duration `json:"next_ns,omitempty"`
 	Decides time.Duration `json:"decides_ns,omitempty"`
 	// Service is the service that waited too long, and Spent what it waited longer than
@@ -304,7 +306,7 @@ func Step(c Config, s State, b Block, nodes []Node, now time.Time, seed uint64) 
 		return s, Block{drawn: s.Drawn, half: 1, first: waits, spent: services, usual: usual}, nil
 	}
 	var v []Verdict
-	if logs := s.compare(b.first, waits); len(logs) > 0 { // else no pair was measured in both epochs
+	if logs := grouped(s.compare(b.first, waits)); len(logs) > 0 { // else no pair was measured in both epochs
 		s.Logs, s.Blocks, s.Services = append(slices.Clone(s.Logs), logs...), s.Blocks+1, services
 		if s.Blocks >= lookAt(s.Looks+1) {
 			s = s.look(len(nodes), now)
@@ -423,6 +425,27 @@ func waited(before, after map[string]reading) map[string]map[string]switchback.C
 		}
 	}
 	return all
+}
+
+// maxLogs is the number of values of a block that are stored. The state is one ConfigMap,
+// which holds 1 MiB.
+const maxLogs = 50
+
+// grouped returns at most maxLogs values: the means of groups of as many values, up to one.
+// Pairs are in random order, so that the means scatter as little as they should.
+func grouped(logs []float64) []float64 {
+	if len(logs) <= maxLogs {
+		return logs
+	}
+	means := make([]float64, maxLogs)
+	for g := range means {
+		group := logs[g*len(logs)/maxLogs : (g+1)*len(logs)/maxLogs]
+		for _, v := range group {
+			means[g] += v / float64(len(group))
+		}
+		means[g] = math.Round(means[g]*1e4) / 1e4
+	}
+	return means
 }
 
 // compare returns the value of each pair whose two nodes were measured in both epochs.

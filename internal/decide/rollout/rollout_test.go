@@ -3,6 +3,7 @@ package rollout
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"testing"
@@ -334,5 +335,34 @@ func TestAStateThatCannotBeIsRefused(t *testing.T) {
 		if damage(&s); s.Check() == nil {
 			t.Errorf("%s is not refused", name)
 		}
+	}
+}
+
+// TestAStateHasABound has a block of many pairs, and a stage that stays undecided.
+func TestAStateHasABound(t *testing.T) {
+	many := make([]float64, 1234)
+	sum := 0.0
+	for i := range many {
+		many[i] = float64(i%7) / 7
+		sum += many[i]
+	}
+	got := grouped(many)
+	mean := 0.0
+	for _, v := range got {
+		mean += v / maxLogs
+	}
+	if len(got) != maxLogs || math.Abs(mean-sum/1234) > 0.01 {
+		t.Errorf("%d values with the mean %v, want %v", len(got), mean, sum/1234)
+	}
+	p := newPlay(4)
+	p.step(t)
+	s := p.state
+	s.Looks, s.Blocks, s.Drawn = maxLooks-1, lookAt(maxLooks), lookAt(maxLooks)
+	for i := range s.Blocks {
+		s.Logs = append(s.Logs, float64(i%2*10-5))
+	}
+	s = s.look(4, p.at)
+	if v := s.Verdicts[len(s.Verdicts)-1]; s.Phase != Back || v.Code != GivesUp || s.Check() != nil {
+		t.Errorf("the last look is %+v, and then %s: %v", v, s.Phase, s.Check())
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"math"
 )
 
+func wentBack(c Code) bool { return c == Harm || c == Price || c == GivesUp }
+
 // Check returns why a stored State cannot be one that Step has made, or nil.
 func (s State) Check() error {
 	if s.Phase == "" && s.Drawn == 0 && len(s.Pairs) == 0 && len(s.Verdicts) == 0 {
@@ -32,7 +34,7 @@ func (s State) Check() error {
 		return errors.New("it has no begin")
 	}
 	last := s.Verdicts[len(s.Verdicts)-1].Code
-	if ends := last == Finishes || last == Harm || last == Price; running && ends || s.Phase == Done && last != Finishes || s.Phase == Back && last != Harm && last != Price {
+	if ends := last == Finishes || wentBack(last); running && ends || s.Phase == Done && last != Finishes || s.Phase == Back && !wentBack(last) {
 		return fmt.Errorf("phase %s after the verdict %.20q", s.Phase, last)
 	}
 	for _, v := range s.Logs {

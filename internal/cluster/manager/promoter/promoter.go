@@ -241,7 +241,7 @@ func waitsOf(r *v1alpha1.NodeReport, in map[string]bool) map[string]switchback.C
 func (p *Promoter) tell(v rollout.Verdict) {
 	reasons := map[rollout.Code]string{
 		rollout.Begins: "RolloutBegins", rollout.Advances: "RolloutAdvances", rollout.Finishes: "RolloutFinishes",
-		rollout.Waits: "RolloutUndecided", rollout.Harm: "RolloutGoesBack", rollout.Price: "RolloutGoesBack",
+		rollout.Waits: "RolloutUndecided", rollout.Harm: "RolloutGoesBack", rollout.Price: "RolloutGoesBack", rollout.GivesUp: "RolloutGoesBack",
 	}
 	kind := corev1.EventTypeNormal
 	if p.state.Phase == rollout.Back {
