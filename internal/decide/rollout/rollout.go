@@ -41,6 +41,10 @@ type Config struct {
 // come or to give way first.
 const washOut = 6
 
+// leastEpoch leaves a wash-out of three minutes: a report may be as old, and waits from
+// before the swap would count.
+const leastEpoch = washOut * 3 * time.Minute
+
 // ErrStages says that the shares of a Config do not ascend.
 var ErrStages = errors.New("these stages do not ascend")
 
@@ -49,7 +53,7 @@ func (c Config) Check() error {
 	switch {
 	case c.Margin < 1 || c.Margin > 100:
 		return fmt.Errorf("a margin of %v", c.Margin)
-	case c.Epoch < time.Minute || c.Epoch > 24*time.Hour:
+	case c.Epoch < leastEpoch || c.Epoch > 24*time.Hour:
 		return fmt.Errorf("an epoch of %v", c.Epoch)
 	case len(c.Shares) == 0:
 		return fmt.Errorf("%w: none", ErrStages)
@@ -102,8 +106,8 @@ const (
 	Back     Phase = "back"     // all nodes are off, until the owner begins again
 )
 
-// A State is a rollout as it is stored. A process that ends loses at most the block that
-// runs (Block). The zero State has not begun.
+// A State is a rollout as it is stored. A process that ends loses the block that runs, and
+// what is usual on each node (Block). The zero State has not begun.
 type State struct {
 	Config Config    `json:"config"`
 	Seed   uint64    `json:"seed"`
@@ -135,14 +139,18 @@ type State struct {
 	Verdicts []Verdict `json:"verdicts,omitempty"`
 }
 
-// A Ledger has the waits of a service on nodes that were on, and off. OffFor is the time
-// for which it was measured on nodes that were off, added up over the nodes. Nodes is the
-// largest number of nodes with the service.
+// A Ledger has the waits of a service on nodes that were on, and on nodes that were off, in
+// the blocks that count. OffFor is the time for which it was
+// measured on nodes that were off, added up over the nodes. Nodes is the largest number of
+// nodes with the service.
 type Ledger struct {
 	On  switchback.Count `json:"on"`
 	Off switchback.Count `json:"off"`
-	// More is what it waited longer on nodes that were on than usual on the same node.
+	// More is what it waited longer than usual on the same node, in all epochs in which a
+	// node was on and the service waited several times as long as usual. It fades within a
+	// day: MoreAt is the time at which it was so much.
 	More   time.Duration `json:"more_ns"`
+	MoreAt time.Time     `json:"more_at,omitzero"`
 	OffFor time.Duration `json:"off_for_ns"`
 	Nodes  int           `json:"nodes"`
 }
@@ -196,7 +204,7 @@ type Verdict struct {
 type Node struct {
 	Name string
 	// Run names the process of the agent that has counted Waits; another process begins
-	// anew. Fresh: its report is recent. On: the node has taken up that it is on.
+	// anew. Fresh: its report is recent. On: its label says that it is on.
 	Run   string
 	Fresh bool
 	On    bool
@@ -215,7 +223,7 @@ type Block struct {
 	watched, before        map[string]reading
 	watchedSince, beforeAt time.Time
 	first                  map[string]map[string]switchback.Count // of the first epoch, by node and service
-	spent                  map[string]Ledger                      // with the first epoch
+	services               map[string]Ledger                      // with the first epoch
 	// usual is what services waited on a node in the last epoch in which it was off.
 	usual map[string]map[string]switchback.Count
 }
@@ -255,7 +263,7 @@ func Step(c Config, s State, b Block, nodes []Node, now time.Time, seed uint64) 
 			b.watched, b.watchedSince = read, now
 		case now.Sub(b.watchedSince) >= c.Epoch/2:
 			b.usual = waited(b.watched, read)
-			s.Services = s.add(b, b.usual, nodes, now.Sub(b.watchedSince))
+			s.Services = s.add(s.Services, b.watched, read, nodes, now.Sub(b.watchedSince))
 			s, b = s.draw(nodes, b, now)
 		}
 		return s, b, nil
@@ -276,7 +284,12 @@ func Step(c Config, s State, b Block, nodes []Node, now time.Time, seed uint64) 
 		return s, b, nil
 	}
 	b = b.watch(read, now)
-	if v, over := s.price(s.add(b, waited(b.watched, read), nodes, now.Sub(b.watchedSince)), now); over {
+	until := s.Services
+	if b.services != nil {
+		until = b.services
+	}
+	until = s.spend(until, b, waited(b.watched, read), now)
+	if v, over := s.price(until, now); over {
 		s = s.end(Back, v)
 		return s, Block{}, []Verdict{v}
 	}
@@ -289,21 +302,20 @@ func Step(c Config, s State, b Block, nodes []Node, now time.Time, seed uint64) 
 	case passed < c.Epoch:
 		return s, b, nil
 	}
+	services := s.add(until, b.before, read, nodes, now.Sub(b.beforeAt))
 	waits := waited(b.before, read)
-	services := s.add(b, waits, nodes, now.Sub(b.beforeAt))
-	usual := maps.Clone(b.usual)
+	usual := map[string]map[string]switchback.Count{}
+	maps.Copy(usual, b.usual)
 	for name, w := range waits {
-		if usual == nil {
-			usual = map[string]map[string]switchback.Count{}
-		}
 		if !s.IsOn(name) {
 			usual[name] = w
 		}
 	}
 	b.usual = usual
+	s.Services = withMore(s.Services, services) // whatever becomes of the block
 	if s.Half == 0 {
 		s.Half, s.Swapped = 1, now
-		return s, Block{drawn: s.Drawn, half: 1, first: waits, spent: services, usual: usual}, nil
+		return s, Block{drawn: s.Drawn, half: 1, first: waits, services: services, usual: usual}, nil
 	}
 	var v []Verdict
 	if logs := grouped(s.compare(b.first, waits)); len(logs) > 0 { // else no pair was measured in both epochs
@@ -464,32 +476,24 @@ func (s State) compare(first, second map[string]map[string]switchback.Count) []f
 // maxServices is the number of services whose waits are added up.
 const maxServices = 1000
 
-// add adds the waits of an epoch to those of the services until then.
-func (s State) add(b Block, waits map[string]map[string]switchback.Count, nodes []Node, lasted time.Duration) map[string]Ledger {
-	sum := maps.Clone(s.Services)
-	if b.spent != nil {
-		sum = maps.Clone(b.spent)
-	}
-	if sum == nil {
-		sum = map[string]Ledger{}
-	}
-	for _, on := range []bool{false, true} { // a node without a usual wait is compared with those that are off
-		for _, node := range slices.Sorted(maps.Keys(waits)) {
-			if s.IsOn(node) != on {
+// add adds the waits of an epoch between two readings to those of the services until then.
+func (s State) add(until map[string]Ledger, before, after map[string]reading, nodes []Node, lasted time.Duration) map[string]Ledger {
+	sum := map[string]Ledger{}
+	maps.Copy(sum, until)
+	waits := waited(before, after)
+	for _, node := range slices.Sorted(maps.Keys(waits)) {
+		on := s.IsOn(node)
+		for name, more := range waits[node] {
+			l, has := sum[name]
+			switch {
+			case !has && len(sum) >= maxServices:
 				continue
+			case on:
+				l.On = l.On.Plus(more)
+			default:
+				l.Off, l.OffFor = l.Off.Plus(more), l.OffFor+lasted
 			}
-			for name, more := range waits[node] {
-				l, has := sum[name]
-				if !has && len(sum) >= maxServices {
-					continue
-				}
-				if on {
-					l = l.ranOn(more, b.usual[node][name])
-				} else {
-					l.Off, l.OffFor = l.Off.Plus(more), l.OffFor+lasted
-				}
-				sum[name] = l
-			}
+			sum[name] = l
 		}
 	}
 	on := map[string]int{}
@@ -509,40 +513,91 @@ func (s State) add(b Block, waits map[string]map[string]switchback.Count, nodes 
 	return sum
 }
 
-// spendable is the part of the margin after which a rollout goes back: waits are seen a
-// minute late.
-const spendable = 0.5
+// The price is a limit for a harm that no look may wait for. It is no test, so it must be
+// out of reach of what services wait longer by themselves.
+const (
+	// spendable is the part of the margin after which a rollout goes back: waits are seen
+	// a minute late.
+	spendable = 0.4
+	// sudden is how many times as long as usual a service waits in an epoch that counts,
+	// and suddenFew the same of a service on fewer than fewNodes: what it waits longer by
+	// itself is hardly averaged over nodes, and there may be many such services.
+	sudden, suddenFew = 3, 5
+	fewNodes          = 4
+	// leastWaits is the least number of waits of which a mean is taken.
+	leastWaits = 20
+	// leastMore is the least time that counts as harm to a service.
+	leastMore = time.Second
+	// day is the time that the margin is about, and within which More fades to 1/e.
+	day = 24 * time.Hour
+)
 
-// ranOn adds what the service waited on a node that was on, where it usually waits so.
-func (l Ledger) ranOn(waits, usual switchback.Count) Ledger {
-	if usual.Waits == 0 {
-		usual = l.Off
+// sudden returns how many times as long as usual the service waits in an epoch that counts.
+func (l Ledger) sudden() float64 {
+	if l.Nodes < fewNodes {
+		return suddenFew
 	}
-	if usual.Waits > 0 {
-		l.More += waits.Waited - time.Duration(float64(waits.Waits)*usual.Mean())
+	return sudden
+}
+
+// moreAt returns what is left of More.
+func (l Ledger) moreAt(now time.Time) time.Duration {
+	if l.MoreAt.IsZero() || !now.After(l.MoreAt) {
+		return l.More
 	}
-	l.On = l.On.Plus(waits)
-	return l
+	return time.Duration(float64(l.More) * math.Exp(-float64(now.Sub(l.MoreAt))/float64(day)))
+}
+
+// spend adds what services waited longer on nodes that are on. What a node usually waits
+// must be known.
+func (s State) spend(until map[string]Ledger, b Block, waits map[string]map[string]switchback.Count, now time.Time) map[string]Ledger {
+	sum := map[string]Ledger{}
+	maps.Copy(sum, until)
+	for _, node := range slices.Sorted(maps.Keys(waits)) {
+		if !s.IsOn(node) {
+			continue
+		}
+		for name, w := range waits[node] {
+			usual, known := b.usual[node][name]
+			l, has := sum[name]
+			if !known || !has || min(w.Waits, usual.Waits) < leastWaits || w.Mean() < l.sudden()*usual.Mean() {
+				continue
+			}
+			l.More, l.MoreAt = l.moreAt(now)+time.Duration(float64(w.Waits)*(w.Mean()-usual.Mean())), now
+			sum[name] = l
+		}
+	}
+	return sum
+}
+
+// withMore returns the services until now with what they have spent, and no other waits.
+func withMore(until, with map[string]Ledger) map[string]Ledger {
+	sum := map[string]Ledger{}
+	maps.Copy(sum, until)
+	for name, l := range sum {
+		l.More, l.MoreAt = with[name].More, with[name].MoreAt
+		sum[name] = l
+	}
+	return sum
 }
 
 // spent returns what a service waited longer because it was on nodes that were on, as a
 // part of what the margin allows it on all nodes in a day.
-func (l Ledger) spent(margin unit.Percent, lasted time.Duration) float64 {
-	if l.OffFor <= 0 || l.Off.Waited <= 0 {
+func (l Ledger) spent(margin unit.Percent, now time.Time) float64 {
+	more := l.moreAt(now)
+	if l.OffFor <= 0 || l.Off.Waited <= 0 || more < leastMore {
 		return 0
 	}
-	day := float64(l.Off.Waited) / float64(l.OffFor) * float64(max(l.Nodes, 1)) * float64(max(lasted, 24*time.Hour))
-	return float64(l.More) / (day * float64(margin) / 100)
+	usual := float64(l.Off.Waited) / float64(l.OffFor) * float64(max(l.Nodes, 1)) * float64(day)
+	return float64(more) / (usual * float64(margin) / 100)
 }
 
 // price reports whether a service has spent its part of the margin, and the verdict.
 func (s State) price(services map[string]Ledger, now time.Time) (Verdict, bool) {
 	v := Verdict{At: now, Code: Price, Stage: s.Stage, Share: s.Config.Shares[s.Stage], Blocks: s.Blocks, Logs: len(s.Logs)}
 	for _, name := range slices.Sorted(maps.Keys(services)) {
-		l := services[name]
-		if spent := l.spent(s.Config.Margin, now.Sub(s.Begun)); spent > v.Spent {
+		if spent := services[name].spent(s.Config.Margin, now); spent > v.Spent {
 			v.Spent, v.Service = spent, name
-			v.Ratio = l.On.Mean() / l.Off.Mean()
 		}
 	}
 	return v, v.Spent >= spendable

@@ -3,6 +3,7 @@ package rollout
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -27,6 +28,7 @@ type play struct {
 	block  Block
 	at     time.Time
 	harm   float64
+	base   []float64 // of each node: how many times as long its service waits; nil: once
 	rnd    *rand.Rand
 }
 
@@ -47,7 +49,13 @@ func (p *play) step(t *testing.T) []Verdict {
 		if n.On {
 			wait *= p.harm
 		}
-		n.Waits = map[string]switchback.Count{"shop/web-0": {Waits: c.Waits + 1000, Waited: c.Waited + time.Duration(1000*wait)}}
+		if p.base != nil {
+			wait *= p.base[i]
+		}
+		if n.Waits = maps.Clone(n.Waits); n.Waits == nil {
+			n.Waits = map[string]switchback.Count{}
+		}
+		n.Waits["shop/web-0"] = switchback.Count{Waits: c.Waits + 1000, Waited: c.Waited + time.Duration(1000*wait)}
 	}
 	var said []Verdict
 	p.state, p.block, said = Step(p.config, p.state, p.block, p.nodes, p.at, 7)
@@ -335,6 +343,76 @@ func TestAStateThatCannotBeIsRefused(t *testing.T) {
 		if damage(&s); s.Check() == nil {
 			t.Errorf("%s is not refused", name)
 		}
+	}
+}
+
+// TestAQuietServiceEndsNothing has a service on one node that hardly waits: now and then,
+// for microseconds, and more often and longer while the node is on.
+func TestAQuietServiceEndsNothing(t *testing.T) {
+	for scale, longer := range map[int64]time.Duration{1: 100 * time.Microsecond, 30: 20 * time.Microsecond} {
+		p := newPlay(4)
+		for p.state.Phase != Done {
+			c := p.nodes[0].Waits["shop/quiet-0"]
+			more := switchback.Count{Waits: scale, Waited: time.Duration(scale) * 5 * time.Microsecond}
+			if p.nodes[0].On {
+				more = switchback.Count{Waits: 10 * scale, Waited: time.Duration(10*scale) * longer}
+			}
+			p.nodes[0].Waits["shop/quiet-0"] = c.Plus(more)
+			p.step(t)
+			if p.state.Phase == Back || p.at.Sub(begin) > 96*time.Hour {
+				t.Fatalf("%d waits a minute: %+v", scale, p.state.Verdicts[len(p.state.Verdicts)-1])
+			}
+		}
+	}
+}
+
+// TestNodesThatDifferEndNothing has nodes of which one waits a hundred times as long as
+// others, and a process that ends often: what is usual on a node is not known then, and
+// what others wait says nothing.
+func TestNodesThatDifferEndNothing(t *testing.T) {
+	p := newPlay(4)
+	p.base = []float64{1, 1, 1, 100}
+	for i := range 60 * 48 {
+		p.step(t)
+		if i%50 == 0 {
+			p.restart(t)
+		}
+		if p.state.Phase == Back {
+			t.Fatalf("it went back after %v: %+v", p.at.Sub(begin), p.state.Verdicts[len(p.state.Verdicts)-1])
+		}
+	}
+}
+
+// TestAnOldRolloutMaySpendNoMore has a rollout that began ten days ago, and a large harm.
+func TestAnOldRolloutMaySpendNoMore(t *testing.T) {
+	p := newPlay(4)
+	p.step(t)
+	p.state.Begun = begin.Add(-240 * time.Hour)
+	p.state.Verdicts[0].At = p.state.Begun
+	p.harm = 30
+	if v := p.until(t, Price, time.Hour); v.Spent > 1 {
+		t.Errorf("it went back after %+v", v)
+	}
+	l := Ledger{More: time.Hour, MoreAt: begin}
+	for after, want := range map[time.Duration]float64{0: 1, -time.Hour: 1, 24 * time.Hour: 1 / math.E, 240 * time.Hour: 0} {
+		if got := l.moreAt(begin.Add(after)).Hours(); math.Abs(got-want) > 1e-3 {
+			t.Errorf("%v of an hour are left after %v, want %v", got, after, want)
+		}
+	}
+}
+
+// TestWhatWasSpentIsKeptWithoutTheBlock ends the process in the second epoch, so that the
+// block does not count. What services waited longer in the first one does.
+func TestWhatWasSpentIsKeptWithoutTheBlock(t *testing.T) {
+	p := newPlay(40)
+	p.harm = 10
+	for p.state.Drawn == 0 || p.state.Half == 0 {
+		p.step(t)
+	}
+	p.restart(t)
+	p.step(t)
+	if l := p.state.Services["shop/web"]; p.state.Drawn != 2 || p.state.Blocks != 0 || l.More < 10*time.Second || l.On.Waits != 0 {
+		t.Errorf("block %d, %d count, %+v", p.state.Drawn, p.state.Blocks, l)
 	}
 }
 
