@@ -26,7 +26,7 @@ func played(minutes int, harm, noise float64) (s rollout.State) {
 	var b rollout.Block
 	nodes := make([]rollout.Node, 20)
 	for i := range nodes {
-		nodes[i] = rollout.Node{Name: fmt.Sprintf("n%02d", i), Run: "a", Fresh: true, Waits: map[string]switchback.Count{"shop/web-0": {}}}
+		nodes[i] = rollout.Node{Name: fmt.Sprintf("n%02d", i), Run: "a", Fresh: true, Batch: true, Waits: map[string]switchback.Count{"shop/web-0": {}}}
 	}
 	for m := range minutes {
 		for i := range nodes {

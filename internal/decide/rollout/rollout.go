@@ -139,8 +139,8 @@ type State struct {
 	Verdicts []Verdict `json:"verdicts,omitempty"`
 }
 
-// A Ledger has the waits of a service on nodes that were on, and on nodes that were off, in
-// the blocks that count. OffFor is the time for which it was
+// A Ledger has the waits of a service on nodes that were on and had batch work, and on
+// nodes that were off, in the blocks that count. OffFor is the time for which it was
 // measured on nodes that were off, added up over the nodes. Nodes is the largest number of
 // nodes with the service.
 type Ledger struct {
@@ -204,10 +204,12 @@ type Verdict struct {
 type Node struct {
 	Name string
 	// Run names the process of the agent that has counted Waits; another process begins
-	// anew. Fresh: its report is recent. On: its label says that it is on.
+	// anew. Fresh: its report is recent. On: its label says that it is on. Batch: pods
+	// there request batch resources.
 	Run   string
 	Fresh bool
 	On    bool
+	Batch bool
 	// Waits are the counters of the services of the node, by pod.
 	Waits map[string]switchback.Count
 }
@@ -222,7 +224,7 @@ type Block struct {
 	// watched are the counters since the epoch began, and before those since the wash-out.
 	watched, before        map[string]reading
 	watchedSince, beforeAt time.Time
-	first                  map[string]map[string]switchback.Count // of the first epoch, by node and service
+	first                  map[string]map[string]switchback.Count // that compare may use of the first epoch, by node and service
 	services               map[string]Ledger                      // with the first epoch
 	// usual is what services waited on a node in the last epoch in which it was off.
 	usual map[string]map[string]switchback.Count
@@ -230,6 +232,7 @@ type Block struct {
 
 type reading struct {
 	run   string
+	batch bool
 	waits map[string]switchback.Count
 }
 
@@ -307,8 +310,11 @@ func Step(c Config, s State, b Block, nodes []Node, now time.Time, seed uint64) 
 	usual := map[string]map[string]switchback.Count{}
 	maps.Copy(usual, b.usual)
 	for name, w := range waits {
-		if !s.IsOn(name) {
+		switch {
+		case !s.IsOn(name):
 			usual[name] = w
+		case !b.before[name].batch || !read[name].batch: // this is no comparison with batch work
+			delete(waits, name)
 		}
 	}
 	b.usual = usual
@@ -422,7 +428,7 @@ func (s State) read(nodes []Node) map[string]reading {
 	all := map[string]reading{}
 	for _, n := range nodes {
 		if (part[n.Name] || s.Drawn == 0) && n.Fresh && n.On == s.IsOn(n.Name) && len(n.Waits) > 0 {
-			all[n.Name] = reading{n.Run, n.Waits}
+			all[n.Name] = reading{n.Run, n.Batch, n.Waits}
 		}
 	}
 	return all
@@ -483,6 +489,9 @@ func (s State) add(until map[string]Ledger, before, after map[string]reading, no
 	waits := waited(before, after)
 	for _, node := range slices.Sorted(maps.Keys(waits)) {
 		on := s.IsOn(node)
+		if on && !(before[node].batch && after[node].batch) {
+			continue
+		}
 		for name, more := range waits[node] {
 			l, has := sum[name]
 			switch {

@@ -35,7 +35,7 @@ type play struct {
 func newPlay(n int) *play {
 	p := &play{config: plain, at: begin, harm: 1, rnd: rand.New(rand.NewPCG(1, 2))}
 	for i := range n {
-		p.nodes = append(p.nodes, Node{Name: fmt.Sprintf("n%03d", i), Run: "a", Fresh: true, Waits: map[string]switchback.Count{"shop/web-0": {}}})
+		p.nodes = append(p.nodes, Node{Name: fmt.Sprintf("n%03d", i), Run: "a", Fresh: true, Batch: true, Waits: map[string]switchback.Count{"shop/web-0": {}}})
 	}
 	return p
 }
@@ -413,6 +413,23 @@ func TestWhatWasSpentIsKeptWithoutTheBlock(t *testing.T) {
 	p.step(t)
 	if l := p.state.Services["shop/web"]; p.state.Drawn != 2 || p.state.Blocks != 0 || l.More < 10*time.Second || l.On.Waits != 0 {
 		t.Errorf("block %d, %d count, %+v", p.state.Drawn, p.state.Blocks, l)
+	}
+}
+
+// TestNodesWithoutBatchWorkDoNotCount has a node on which no pod requests batch resources
+// while it is on, and both.
+func TestNodesWithoutBatchWorkDoNotCount(t *testing.T) {
+	for _, without := range []int{1, 2} {
+		p := newPlay(2)
+		for i := range without {
+			p.nodes[i].Batch = false
+		}
+		for range 60 * 12 {
+			p.step(t)
+		}
+		if p.state.Blocks > 0 || p.state.Phase != Compares || p.state.Drawn < 5 {
+			t.Errorf("%d nodes without: %d blocks of %d count, in phase %s", without, p.state.Blocks, p.state.Drawn, p.state.Phase)
+		}
 	}
 }
 

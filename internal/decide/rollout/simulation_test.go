@@ -118,7 +118,7 @@ func (c cluster) run(rnd *rand.Rand) result {
 			for k, count := range n.counts {
 				waits[fmt.Sprintf("shop/s%d%s", k, podSuffix(n.pod))] = *count
 			}
-			seen[j] = Node{Name: n.name, Run: "r", Fresh: true, On: s.IsOn(n.name), Waits: waits}
+			seen[j] = Node{Name: n.name, Run: "r", Fresh: true, On: s.IsOn(n.name), Batch: true, Waits: waits}
 		}
 		s, b, _ = Step(config, s, b, seen, at, rnd.Uint64())
 		if s.Phase == Back || s.Phase == Done {

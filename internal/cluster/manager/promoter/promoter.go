@@ -206,11 +206,22 @@ func (p *Promoter) nodes(ctx context.Context, all []corev1.Node, selected func(*
 		if r := reports[n.Name]; r != nil {
 			at, fresh := p.Seen(r)
 			one.Run, one.Fresh = r.Status.Run, fresh && now.Sub(at) < staleAfter
-			one.Waits = waitsOf(r, meant)
+			one.Waits, one.Batch = waitsOf(r, meant), hasBatch(r)
 		}
 		found = append(found, one)
 	}
 	return found, len(reports) > 0, nil
+}
+
+// hasBatch reports whether pods of the node request batch resources.
+func hasBatch(r *v1alpha1.NodeReport) bool {
+	b := r.Status.Batch
+	for _, a := range []*v1alpha1.BatchAmount{b.CPU, b.Memory} {
+		if a != nil && a.Requested != nil && a.Requested.Sign() > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // waitsOf returns the counters of the services in a report that are in these namespaces, by

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
@@ -47,7 +48,8 @@ type scene struct {
 	harm   float64
 	rnd    *rand.Rand
 	waits  map[string]*v1alpha1.CountedWaits
-	// stranger is a service of a user.
+	// batch: pods of each node request batch resources. stranger is a service of a user.
+	batch    bool
 	stranger map[string]*v1alpha1.CountedWaits
 	// fails decides about each write, before and after it reaches the API server.
 	fails func(what string, arrived bool) error
@@ -60,7 +62,7 @@ func newScene(t *testing.T, nodes int) *scene {
 		t.Fatal(err)
 	}
 	s := &scene{
-		t: t, set: &theSettings{`{"enable":true,"marginPercent":10,"nodeSelector":{"matchLabels":{"pool":"a"}}}`, `{"enable":true}`}, at: begin, harm: 1,
+		t: t, set: &theSettings{`{"enable":true,"marginPercent":10,"nodeSelector":{"matchLabels":{"pool":"a"}}}`, `{"enable":true}`}, at: begin, harm: 1, batch: true,
 		events: events.NewFakeRecorder(100_000), rnd: rand.New(rand.NewPCG(1, 2)), waits: map[string]*v1alpha1.CountedWaits{},
 	}
 	write := func(what string, do func() error) error {
@@ -132,6 +134,10 @@ func (c cached) List(ctx context.Context, to client.ObjectList, opts ...client.L
 	for name, w := range c.of.waits {
 		r := v1alpha1.NodeReport{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		counted := *w
+		if c.of.batch {
+			amount := resource.MustParse("2")
+			r.Status.Batch.CPU = &v1alpha1.BatchAmount{Requested: &amount}
+		}
 		r.Status.Run, r.Status.Objectives = "a", &v1alpha1.Objectives{Services: []v1alpha1.ServiceObjective{{Namespace: "shop", Pod: "web-7d4b9c6f5-x2x4z", Counted: &counted}}}
 		if c.of.stranger != nil {
 			more := *c.of.stranger[name]
@@ -439,4 +445,31 @@ func TestAUserCannotEndTheRollout(t *testing.T) {
 	if phase := run(s); phase != rollout.Back {
 		t.Errorf("a service that counts has brought it to the phase %s", phase)
 	}
+}
+
+// TestNodesWithoutBatchWorkProveNothing has pods that request no batch resources: no block
+// counts. With colocation off, there is no rollout.
+func TestNodesWithoutBatchWorkProveNothing(t *testing.T) {
+	s := newScene(t, 4)
+	s.batch = false
+	for range 60 * 12 {
+		if err := s.minute(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.state.Blocks > 0 || s.state.Drawn < 3 || s.state.Phase != rollout.Compares {
+		t.Errorf("%d blocks of %d count, in the phase %s", s.state.Blocks, s.state.Drawn, s.state.Phase)
+	}
+	before := s.stored()
+	s.set.colocation = `{"enable":false}`
+	for range 60 {
+		if err := s.minute(); err != nil || len(s.labels()) > 0 {
+			t.Fatalf("labels %v without colocation, %v", s.labels(), err)
+		}
+	}
+	if after := s.stored(); after.Drawn != before.Drawn {
+		t.Error("the rollout goes on without colocation")
+	}
+	s.set.colocation, s.batch = `{"enable":true}`, true
+	s.until(rollout.Done, 96*time.Hour)
 }
