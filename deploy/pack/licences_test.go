@@ -22,6 +22,9 @@ func TestTheLabelNamesTheLicencesOfWhatIsInside(t *testing.T) {
 			var said bytes.Buffer
 			cmd.Stderr = &said
 			text, err := cmd.Output()
+			if err != nil && os.Getenv("GOPROXY") == "off" && os.Getenv("TENON_TEST_STRICT") == "" {
+				t.Skipf("go list finds no modules of this user, who may fetch none (GOPROXY=off): %v", err)
+			}
 			if err != nil {
 				t.Fatalf("%v in %s: %v\n%s", cmd, cmd.Dir, err, said.String())
 			}
