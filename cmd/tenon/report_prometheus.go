@@ -192,16 +192,19 @@ func (f *fleetFlags) ofTable(cmd *cobra.Command, rules overcommit.Config) (v out
 		defer file.Close()
 		in = file
 	}
-	nodes, err := trace.Read(in, trace.Options{Mapping: m, Rules: rules, Step: int64(f.every / time.Minute)})
+	table, err := trace.Read(in, trace.Options{Mapping: m, Rules: rules, Step: int64(f.every / time.Minute)})
 	if err != nil {
 		return v, fmt.Errorf("read the table %s: %w", printable.Text(f.csv), err)
 	}
-	all, err := outlooks(nodes)
+	all, err := outlooks(table.Nodes)
 	if err != nil {
 		return v, err
 	}
 	v.Of, v.Fleet = nodesOf(len(all), "of "+printable.Text(filepath.Base(f.csv))), prospect.Sum(all)
 	v.Notes = []string{"The table does not say which use is that of services: all use counts as theirs."}
+	if n := table.Resized(); n > 0 {
+		v.Notes = append(v.Notes, textlayout.Plural(n, "node has lines with several capacities", "nodes have lines with several capacities")+": the latest one is said here, and a line gives no more room than its own.")
+	}
 	return v, nil
 }
 

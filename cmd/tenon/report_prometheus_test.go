@@ -167,6 +167,13 @@ func TestAReportOfATable(t *testing.T) {
 	if words := strings.Join(strings.Fields(got), " "); err != nil || !strings.Contains(words, "The 2 nodes of usage.csv") || !strings.Contains(words, "13.2 of 32.0 CPUs on average") {
 		t.Errorf("%v:\n%s", err, got)
 	}
+	if err := os.WriteFile(file, []byte(text.String()+fmt.Sprintf("%d,m-1,2,1600\n%d,m-1,2,16\n", 8*86400, 8*86400+300)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err = reportOf(t, "--csv", file, "--map", mapping)
+	if words := strings.Join(strings.Fields(got), " "); err != nil || !strings.Contains(words, "of 32.0 CPUs on average") || !strings.Contains(words, "1 node has lines with several capacities") {
+		t.Errorf("%v:\n%s", err, got)
+	}
 	if err := os.WriteFile(file, []byte(text.String()+"never,m-1,1,16\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"math"
 	"slices"
 	"strconv"
@@ -197,31 +196,33 @@ const (
 
 // A machine is what was read about a node so far, by steps.
 type machine struct {
-	prospect.Node // its greatest size, and no columns yet
+	prospect.Node // its size at its latest time, and no columns yet
 	steps         map[int64]*sample
+	resized       bool  // two lines have another size
+	sized, filled int64 // the minutes of the latest size of its CPU and of its memory
 }
 
-// A sample is what the lines of one step say: sums of the use, and of the shares of the
-// capacity, in millionths, and the greatest memory. Shares become amounts when the
-// capacity is known.
+// A sample is what the lines of one step say: the sum of the CPU, the greatest memory, and
+// the least size of the node.
 type sample struct {
-	cpu, share     float64
-	lines          int64
-	memory, filled float64
-	known          bool // the memory
+	cpu    float64
+	size   unit.MilliCPU
+	lines  int64
+	memory float64
+	of     unit.Bytes // the size of the memory
+	known  bool       // the memory
 }
 
-// Read reads a table and returns its nodes in the order of their names. Each use counts
-// as that of other work, because the table does not say which one could be batch work.
-// A step is the mean of its lines. A line without a value of cpu is none. A wrong line is
-// a *Fault.
-func Read(r io.Reader, o Options) (iter.Seq2[prospect.Node, error], error) {
+// Read reads a table. Each use counts as that of other work, because the table does not
+// say which one could be batch work. A step is the mean of its lines. A line without a
+// value of cpu is none. A wrong line is a *Fault.
+func Read(r io.Reader, o Options) (*Table, error) {
 	if o.Step < 1 || o.Step > 60 || 60%o.Step != 0 {
 		return nil, fmt.Errorf("a step of %d minutes: want a part of an hour", o.Step)
 	}
 	lines := csv.NewReader(r)
 	lines.ReuseRecord, lines.TrimLeadingSpace = true, true
-	t := table{Options: o, machines: map[string]*machine{}, first: math.MaxInt64, last: math.MinInt64}
+	t := &Table{options: o, machines: map[string]*machine{}, first: math.MaxInt64, last: math.MinInt64}
 	for n := 0; ; n++ {
 		record, err := lines.Read()
 		if errors.Is(err, io.EOF) {
@@ -249,20 +250,20 @@ func Read(r io.Reader, o Options) (iter.Seq2[prospect.Node, error], error) {
 	if len(t.machines) == 0 {
 		return nil, errors.New("the table has no line with a value of cpu")
 	}
-	return t.nodes, nil
+	return t, nil
 }
 
-// A table is what was read.
-type table struct {
-	Options
+// A Table is what was read.
+type Table struct {
+	options     Options
 	machines    map[string]*machine
 	first, last int64 // steps since 1970
 }
 
 // add adds a line.
-func (t *table) add(line int, record []string) error {
+func (t *Table) add(line int, record []string) error {
 	value := func(of field) (string, *column) {
-		c := t.Mapping.columns[of]
+		c := t.options.Mapping.columns[of]
 		switch {
 		case c == nil:
 			return "", nil
@@ -306,8 +307,8 @@ func (t *table) add(line int, record []string) error {
 	} else if name == "" {
 		return &Fault{line, string(fieldNode), "the name is empty"}
 	}
-	step := at / t.Step
-	if first, last := min(t.first, step), max(t.last, step); (last-first)*t.Step > maxMinutes {
+	step := at / t.options.Step
+	if first, last := min(t.first, step), max(t.last, step); (last-first)*t.options.Step > maxMinutes {
 		return &Fault{line, string(fieldTime), fmt.Sprintf("it is more than %d days from another line: the unit may be wrong", maxMinutes/1440)}
 	}
 	t.first, t.last = min(t.first, step), max(t.last, step)
@@ -319,23 +320,28 @@ func (t *table) add(line int, record []string) error {
 	if pool, _ := value(fieldPool); pool != m.Pool {
 		m.Pool = strings.Clone(pool)
 	}
-	m.CPU = max(m.CPU, unit.MilliCPU(math.Round(min(capacity*inCapacity.size, mostCPU))))
+	size := unit.MilliCPU(math.Round(min(capacity*inCapacity.size, mostCPU)))
+	m.resized = m.resized || m.CPU > 0 && m.CPU != size
+	if at >= m.sized {
+		m.CPU, m.sized = size, at
+	}
 	s := m.steps[step]
 	if s == nil {
-		s = &sample{}
+		s = &sample{size: size}
 		m.steps[step] = s
 	}
 	s.lines++
+	s.size = min(s.size, size)
 	if inCPU.unit == percent {
-		s.share += use / 100
+		s.cpu += use / 100 * float64(size)
 	} else {
 		s.cpu += use * inCPU.size
 	}
-	return t.addMemory(m, s, value, number)
+	return t.addMemory(m, s, at, value, number)
 }
 
 // timeOf returns the time of a line, in minutes since 1970.
-func (t *table) timeOf(line int, value func(field) (string, *column)) (int64, error) {
+func (t *Table) timeOf(line int, value func(field) (string, *column)) (int64, error) {
 	text, c := value(fieldTime)
 	if c.unit == "rfc3339" {
 		at, err := time.Parse(time.RFC3339, text)
@@ -352,7 +358,7 @@ func (t *table) timeOf(line int, value func(field) (string, *column)) (int64, er
 }
 
 // addMemory adds the memory of a line, if it has one.
-func (t *table) addMemory(m *machine, s *sample, value func(field) (string, *column), number func(field) (float64, *column, error)) error {
+func (t *Table) addMemory(m *machine, s *sample, at int64, value func(field) (string, *column), number func(field) (float64, *column, error)) error {
 	if text, c := value(fieldMemory); c == nil || text == "" {
 		return nil
 	}
@@ -364,17 +370,34 @@ func (t *table) addMemory(m *machine, s *sample, value func(field) (string, *col
 	if err != nil {
 		return err
 	}
-	m.Memory = max(m.Memory, unit.Bytes(min(size*inSize.size, mostMemory)))
+	of := unit.Bytes(min(size*inSize.size, mostMemory))
+	m.resized = m.resized || m.Memory > 0 && m.Memory != of
+	if at >= m.filled {
+		m.Memory, m.filled = of, at
+	}
+	if !s.known || of < s.of {
+		s.of = of
+	}
 	if s.known = true; inMemory.unit == percent {
-		s.filled = max(s.filled, memory/100)
+		s.memory = max(s.memory, memory/100*float64(of))
 	} else {
 		s.memory = max(s.memory, memory*inMemory.size)
 	}
 	return nil
 }
 
-// nodes yields the nodes that were read.
-func (t *table) nodes(yield func(prospect.Node, error) bool) {
+// Resized returns the number of nodes whose lines have another capacity than the others.
+func (t *Table) Resized() (n int) {
+	for _, m := range t.machines {
+		if m.resized {
+			n++
+		}
+	}
+	return n
+}
+
+// Nodes yields the nodes in the order of their names.
+func (t *Table) Nodes(yield func(prospect.Node, error) bool) {
 	all := make([]*machine, 0, len(t.machines))
 	for _, m := range t.machines {
 		all = append(all, m)
@@ -387,23 +410,24 @@ func (t *table) nodes(yield func(prospect.Node, error) bool) {
 	}
 }
 
-// node makes a node. All nodes of a table have the same steps.
-func (t *table) node(m *machine) prospect.Node {
+// node makes a node. All nodes of a table have the same steps. Room is what the capacity at
+// that time gives, and never more than the latest one would: batch work runs there next.
+func (t *Table) node(m *machine) prospect.Node {
 	n := m.Node
-	n.Spare, n.Start, n.Step = m.Memory.Percent(prospect.SparePercent), t.first*t.Step, t.Step
+	n.Spare, n.Start, n.Step = m.Memory.Percent(prospect.SparePercent), t.first*t.options.Step, t.options.Step
 	for i := t.first; i <= t.last; i++ {
 		cpu, memory, room, free := int64(prospect.Absent), int64(prospect.Absent), int64(prospect.Absent), int64(prospect.Absent)
 		if s := m.steps[i]; s != nil {
-			cpu = int64(math.Round(min((s.cpu+s.share*float64(m.CPU))/float64(s.lines), mostCPU)))
-			room = int64(overcommit.AmountOf(t.Rules.CPU, overcommit.Sums[unit.MilliCPU]{Capacity: m.CPU, Reserved: t.Rules.ReservedCPU, System: unit.MilliCPU(cpu)}).Value())
+			cpu = int64(math.Round(min(s.cpu/float64(s.lines), mostCPU)))
+			room = int64(overcommit.AmountOf(t.options.Rules.CPU, overcommit.Sums[unit.MilliCPU]{Capacity: min(s.size, m.CPU), Reserved: t.options.Rules.ReservedCPU, System: unit.MilliCPU(cpu)}).Value())
 			if s.known {
-				used := unit.Bytes(min(max(s.memory, s.filled*float64(m.Memory)), mostMemory))
+				used := unit.Bytes(min(s.memory, mostMemory))
 				memory = int64(used >> 20)
-				free = int64(overcommit.AmountOf(t.Rules.Memory, overcommit.Sums[unit.Bytes]{Capacity: m.Memory, Reserved: t.Rules.ReservedMemory, System: used}).Value() >> 20)
+				free = int64(overcommit.AmountOf(t.options.Rules.Memory, overcommit.Sums[unit.Bytes]{Capacity: min(s.of, m.Memory), Reserved: t.options.Rules.ReservedMemory, System: used}).Value() >> 20)
 			}
 		}
 		n.UsedCPU, n.RoomCPU = append(n.UsedCPU, cpu), append(n.RoomCPU, room)
-		if t.Mapping.columns[fieldMemory] != nil {
+		if t.options.Mapping.columns[fieldMemory] != nil {
 			n.UsedMemory, n.RoomMemory = append(n.UsedMemory, memory), append(n.RoomMemory, free)
 		}
 	}

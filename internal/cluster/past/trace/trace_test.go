@@ -9,6 +9,7 @@ import (
 
 	"tenon.sh/tenon/internal/decide/overcommit"
 	"tenon.sh/tenon/internal/decide/prospect"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 func rules() overcommit.Config {
@@ -20,11 +21,11 @@ func read(mapping, text string) (all []prospect.Node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := Read(strings.NewReader(text), Options{Mapping: m, Rules: rules(), Step: 5})
+	table, err := Read(strings.NewReader(text), Options{Mapping: m, Rules: rules(), Step: 5})
 	if err != nil {
 		return nil, err
 	}
-	for n, err := range nodes {
+	for n, err := range table.Nodes {
 		if err != nil {
 			return nil, err
 		}
@@ -73,6 +74,41 @@ func TestATableOfOneNodeNeedsNoNames(t *testing.T) {
 	all, err := read("time=1:min,cpu=2:%,capacity=@4", "0,10\n5,20\n")
 	if err != nil || len(all) != 1 || !slices.Equal(all[0].UsedCPU, []int64{400, 800}) || all[0].RoomMemory != nil {
 		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+// TestEachLineHasItsOwnCapacity has nodes that grew, shrank, and have one wrong line. The
+// lines are not in the order of their times.
+func TestEachLineHasItsOwnCapacity(t *testing.T) {
+	const mapping = "time=t:min,node=n,cpu=c,capacity=k,memory=m:%,memory-capacity=g:GiB"
+	const lines = "t,n,c,k,m,g\n10,grown,1,20,10,20\n0,grown,1,10,10,10\n5,grown,1,10,10,10\n" +
+		"0,shrunk,1,20,10,20\n5,shrunk,1,20,10,20\n10,shrunk,1,10,10,10\n" +
+		"0,wrong,1,10,10,10\n5,wrong,1,1000,10,1000\n10,wrong,1,10,10,10\n" +
+		"0,same,1,10,10,10\n5,same,1,10,10,10\n10,same,1,10,10,10\n"
+	all, err := read(mapping, lines)
+	if err != nil || len(all) != 4 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	for i, want := range []struct {
+		name   string
+		cpus   int64
+		room   []int64
+		memory []int64
+	}{
+		{"grown", 20, []int64{5000, 5000, 11_000}, []int64{5632, 5632, 11_264}},
+		{"same", 10, []int64{5000, 5000, 5000}, []int64{5632, 5632, 5632}},
+		{"shrunk", 10, []int64{5000, 5000, 5000}, []int64{4608, 4608, 5632}},
+		{"wrong", 10, []int64{5000, 5000, 5000}, []int64{5632, 0, 5632}},
+	} {
+		n := all[i]
+		if n.Name != want.name || n.CPU != unit.MilliCPU(1000*want.cpus) || n.Memory != unit.Bytes(want.cpus)<<30 || !slices.Equal(n.RoomCPU, want.room) || !slices.Equal(n.RoomMemory, want.memory) {
+			t.Errorf("%+v, want %+v", n, want)
+		}
+	}
+	m, _ := ParseMapping(mapping)
+	table, err := Read(strings.NewReader(lines), Options{Mapping: m, Rules: rules(), Step: 5})
+	if err != nil || table.Resized() != 3 {
+		t.Errorf("%d nodes have several capacities, %v; want 3", table.Resized(), err)
 	}
 }
 
