@@ -205,9 +205,9 @@ type machine struct {
 // A sample is what the lines of one step say: the sum of the CPU, the greatest memory, and
 // the least size of the node.
 type sample struct {
+	at     []float64 // the times of its lines, in milliseconds; the last one is the greatest
 	cpu    float64
 	size   unit.MilliCPU
-	lines  int64
 	memory float64
 	of     unit.Bytes // the size of the memory
 	known  bool       // the memory
@@ -286,10 +286,11 @@ func (t *Table) add(line int, record []string) error {
 	if text, _ := value(fieldCPU); text == "" {
 		return nil
 	}
-	at, err := t.timeOf(line, value)
+	exact, err := t.timeOf(line, value)
 	if err != nil {
 		return err
 	}
+	at := int64(exact / 60_000)
 	use, inCPU, err := number(fieldCPU)
 	if err != nil {
 		return err
@@ -330,7 +331,13 @@ func (t *Table) add(line int, record []string) error {
 		s = &sample{size: size}
 		m.steps[step] = s
 	}
-	s.lines++
+	if !s.begin(exact) {
+		problem := "the node has another line with this time"
+		if named == nil {
+			problem = "another line has this time: if the table has several nodes, --map needs node=COLUMN"
+		}
+		return &Fault{line, string(fieldTime), problem}
+	}
 	s.size = min(s.size, size)
 	if inCPU.unit == percent {
 		s.cpu += use / 100 * float64(size)
@@ -340,21 +347,37 @@ func (t *Table) add(line int, record []string) error {
 	return t.addMemory(m, s, at, value, number)
 }
 
-// timeOf returns the time of a line, in minutes since 1970.
-func (t *Table) timeOf(line int, value func(field) (string, *column)) (int64, error) {
+// begin notes the time of a line. It reports whether no other line has this time. Most
+// tables are in the order of the times, so most lines need no search.
+func (s *sample) begin(at float64) bool {
+	last := len(s.at) - 1
+	if last < 0 || at > s.at[last] {
+		s.at = append(s.at, at)
+		return true
+	}
+	if slices.Contains(s.at, at) {
+		return false
+	}
+	s.at = append(s.at, s.at[last]) // the greatest one stays the last one
+	s.at[last] = at
+	return true
+}
+
+// timeOf returns the time of a line, in milliseconds since 1970.
+func (t *Table) timeOf(line int, value func(field) (string, *column)) (float64, error) {
 	text, c := value(fieldTime)
 	if c.unit == "rfc3339" {
 		at, err := time.Parse(time.RFC3339, text)
 		if err != nil || at.Unix() < 0 {
 			return 0, &Fault{line, string(fieldTime), fmt.Sprintf("%.40q: want a time such as 2026-11-30T15:04:05Z", text)}
 		}
-		return at.Unix() / 60, nil
+		return float64(at.Unix())*1000 + float64(at.Nanosecond())/1e6, nil
 	}
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(v >= 0 && v*c.size < 1e15) {
 		return 0, &Fault{line, string(fieldTime), fmt.Sprintf("%.40q: want a number of at least 0, in %s", text, c.unit)}
 	}
-	return int64(v * c.size / 60_000), nil
+	return v * c.size, nil
 }
 
 // addMemory adds the memory of a line, if it has one.
@@ -418,7 +441,7 @@ func (t *Table) node(m *machine) prospect.Node {
 	for i := t.first; i <= t.last; i++ {
 		cpu, memory, room, free := int64(prospect.Absent), int64(prospect.Absent), int64(prospect.Absent), int64(prospect.Absent)
 		if s := m.steps[i]; s != nil {
-			cpu = int64(math.Round(min(s.cpu/float64(s.lines), mostCPU)))
+			cpu = int64(math.Round(min(s.cpu/float64(len(s.at)), mostCPU)))
 			room = int64(overcommit.AmountOf(t.options.Rules.CPU, overcommit.Sums[unit.MilliCPU]{Capacity: min(s.size, m.CPU), Reserved: t.options.Rules.ReservedCPU, System: unit.MilliCPU(cpu)}).Value())
 			if s.known {
 				used := unit.Bytes(min(s.memory, mostMemory))

@@ -77,6 +77,26 @@ func TestATableOfOneNodeNeedsNoNames(t *testing.T) {
 	}
 }
 
+// TestNoTwoLinesHaveTheSameTime has tables with a time twice: of one node, of nodes whose
+// column is not named, and after a line with a later time.
+func TestNoTwoLinesHaveTheSameTime(t *testing.T) {
+	for _, c := range []struct {
+		mapping, text, word string
+		line                int
+	}{
+		{"time=t,node=n,cpu=c,capacity=k", "t,n,c,k\n0,a,1,4\n0,b,1,4\n60,a,1,4\n0,a,2,4\n", "the node has another line", 5},
+		{"time=t,cpu=c,capacity=k", "t,n,c,k\n0,a,1,4\n0,b,1,4\n", "node=", 3},
+		{"time=t:ms,cpu=c,capacity=k", "t,c,k\n1,1,4\n5,1,4\n2,1,4\n3,1,4\n2,1,4\n", "node=", 6},
+		{"time=t:rfc3339,cpu=c,capacity=k", "t,c,k\n1970-01-01T00:00:00.5Z,1,4\n1970-01-01T00:00:00Z,1,4\n1970-01-01T01:00:00+01:00,1,4\n", "node=", 4},
+	} {
+		_, err := read(c.mapping, c.text)
+		f, is := errors.AsType[*Fault](err)
+		if !is || f.Line != c.line || f.Field != "time" || !strings.Contains(f.Problem, c.word) {
+			t.Errorf("%q: %v, want a fault in line %d with %q", c.text, err, c.line, c.word)
+		}
+	}
+}
+
 // TestEachLineHasItsOwnCapacity has nodes that grew, shrank, and have one wrong line. The
 // lines are not in the order of their times.
 func TestEachLineHasItsOwnCapacity(t *testing.T) {
