@@ -50,16 +50,22 @@ func (Secret) String() string { return hidden }
 // GoString hides a secret from %#v.
 func (Secret) GoString() string { return hidden }
 
-// secret returns a secret, or else the content of the file.
+// secret returns a secret, or else the content of the file. An empty file is an error: the
+// server would be asked without a secret.
 func secret(s Secret, file, what string) (Secret, error) {
-	if s != "" || file == "" {
-		return s, nil
+	if s == "" && file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return "", fmt.Errorf("read the %s of Prometheus: %w", what, err)
+		}
+		if s = Secret(strings.TrimSpace(string(text))); s == "" {
+			return "", fmt.Errorf("read the %s of Prometheus: the file %s is empty", what, file)
+		}
 	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return "", fmt.Errorf("read the %s of Prometheus: %w", what, err)
+	if strings.ContainsFunc(string(s), func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return "", fmt.Errorf("the %s of Prometheus has more than one line, or control characters", what)
 	}
-	return Secret(strings.TrimSpace(string(text))), nil
+	return s, nil
 }
 
 // Check returns an error if a request to the server could not be made. The error has the

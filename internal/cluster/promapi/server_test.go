@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -42,6 +44,46 @@ func TestNoErrorOfAServerHasAPassword(t *testing.T) {
 		s.URL = ""
 		if text := fmt.Sprintf("%v %+v %#v", s, s, s); strings.Contains(text, "s3cr3t") {
 			t.Error(text)
+		}
+	}
+}
+
+// TestASecretIsOneLine has files that are empty, and secrets of several lines. No error
+// has a part of one.
+func TestASecretIsOneLine(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	empty, blank, two, one := file("empty", ""), file("blank", " \r\n\n"), file("two", "s3cr3t\ns3cr3t\n"), file("one", "\ns3cr3t \n")
+	for _, c := range []struct {
+		server Server
+		want   string
+	}{
+		{Server{TokenFile: empty}, "is empty"},
+		{Server{TokenFile: blank}, "is empty"},
+		{Server{User: "me", PasswordFile: empty}, "is empty"},
+		{Server{TokenFile: two}, "more than one line"},
+		{Server{User: "me", PasswordFile: two}, "more than one line"},
+		{Server{Token: "s3cr3t\ns3cr3t"}, "more than one line"},
+		{Server{TokenFile: one}, ""},
+		{Server{User: "me", PasswordFile: one}, ""},
+		{Server{}, ""},
+	} {
+		c.server.URL = "http://127.0.0.1:1"
+		client, err := c.server.Open()
+		switch {
+		case err == nil:
+			client.Close()
+			if c.want != "" {
+				t.Errorf("%+v is opened", c.server)
+			}
+		case c.want == "" || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "s3cr3t"):
+			t.Errorf("%+v: %v, want %q", c.server, err, c.want)
 		}
 	}
 }

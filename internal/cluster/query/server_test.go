@@ -218,7 +218,7 @@ func TestTheAdministratorDescribesTheServer(t *testing.T) {
 		"as described":      {func(*promapi.Server) {}, ""},
 		"with a slash":      {func(s *promapi.Server) { s.URL += "/" }, ""},
 		"another tenant":    {func(s *promapi.Server) { s.Headers = nil }, node.TroubleStatus},
-		"another token":     {func(s *promapi.Server) { s.TokenFile = write("old", nil) }, node.TroubleStatus},
+		"another token":     {func(s *promapi.Server) { s.TokenFile = write("old", []byte("old")) }, node.TroubleStatus},
 		"another name":      {func(s *promapi.Server) { s.URL = strings.Replace(s.URL, "127.0.0.1", "localhost", 1) }, node.TroubleTLS},
 		"another authority": {func(s *promapi.Server) { s.CAFile = "" }, node.TroubleTLS},
 		"without TLS":       {func(s *promapi.Server) { s.URL, s.CAFile = strings.Replace(s.URL, "https", "http", 1), "" }, node.TroubleStatus},
@@ -231,6 +231,7 @@ func TestTheAdministratorDescribesTheServer(t *testing.T) {
 	}
 	for name, change := range map[string]func(s *promapi.Server){
 		"no token":                    func(s *promapi.Server) { s.TokenFile = filepath.Join(dir, "none") },
+		"an empty token":              func(s *promapi.Server) { s.TokenFile = write("empty", nil) },
 		"no authorities":              func(s *promapi.Server) { s.CAFile = filepath.Join(dir, "none") },
 		"authorities that are no PEM": func(s *promapi.Server) { s.CAFile = whole.TokenFile },
 	} {
