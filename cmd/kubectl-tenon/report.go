@@ -124,9 +124,9 @@ func (q *reportQuestion) of(nodes int) string {
 	_, value, one := strings.Cut(q.pool, "=")
 	switch {
 	case q.node != "":
-		return "node " + q.node
+		return "node " + printable.Text(q.node)
 	case one:
-		return fmt.Sprintf("%s of pool %s", table.Count(nodes, "node"), value)
+		return fmt.Sprintf("%s of pool %s", table.Count(nodes, "node"), printable.Text(value))
 	}
 	return table.Count(nodes, "node") + " of the cluster"
 }
@@ -188,11 +188,12 @@ func (q *reportQuestion) read(ctx context.Context, c client.Client) (f fleet, er
 			return // a node that was removed, or of another pool
 		}
 		n := nodepages.Node{Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: r.Name}}, Report: r}
-		switch o, has := outlookreport.Read(r.Name, &r.Status); {
+		name := printable.Text(r.Name) // standard error and HTML get it as it is
+		switch o, has := outlookreport.Read(name, &r.Status); {
 		case n.IsSilent(q.now()):
-			f.Silent = append(f.Silent, r.Name)
+			f.Silent = append(f.Silent, name)
 		case !has:
-			f.Without = append(f.Without, r.Name)
+			f.Without = append(f.Without, name)
 		default:
 			f.outlooks = append(f.outlooks, o)
 		}

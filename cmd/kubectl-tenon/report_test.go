@@ -124,6 +124,23 @@ func TestTheReportAddsUpTheNodes(t *testing.T) {
 	}
 }
 
+// TestNoNameOfANodeMovesTheCursor has nodes of each kind with names that an API server
+// should refuse.
+func TestNoNameOfANodeMovesTheCursor(t *testing.T) {
+	const bad = "\x1b[2J\u202e"
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	without := reportOf("none"+bad, now)
+	without.Status.Outlook = nil
+	paths := with(installed, pathReports, listOf(t, reportOf("counts"+bad, now), reportOf("silent"+bad, now.Add(-time.Hour)), without))
+	paths["/api/v1/nodes"] = `{"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "items": [{"metadata": {"name": ` + jsonOf(t, "counts"+bad) + `, "labels": {"pool": ` + jsonOf(t, bad) + `}}}]}`
+	for _, args := range [][]string{{}, {"--kept"}, {"--html", "-"}, {"--kept", "--html", "-"}, {"-o", "json"}, {"--kept", "-o", "yaml"}, {"--pool", "pool=" + bad, "--html", "-"}} {
+		out, err := kubectl(t, paths, append([]string{"report"}, args...)...)
+		if err != nil || strings.ContainsAny(out, bad[:1]+"\u202e") || len(args) < 2 && !strings.Contains(out, `silent\x1b[2J\u202e`) {
+			t.Errorf("%q: %v\n%q", args, err, out)
+		}
+	}
+}
+
 func TestAReportThatIsNotThereHasAReason(t *testing.T) {
 	paths := fleetPaths(t)
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
