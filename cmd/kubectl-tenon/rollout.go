@@ -15,9 +15,10 @@ import (
 	"tenon.sh/tenon/internal/decide/rollout"
 )
 
-// rolloutPage is the page of kubectl tenon rollout.
+// rolloutPage is the page of kubectl tenon rollout. Its data is an empty object without a
+// rollout.
 type rolloutPage struct {
-	rollout.State
+	*rollout.State
 	text string
 }
 
@@ -63,7 +64,11 @@ NOISE is how much their ratios scatter (standard deviation of the logarithm).
 			if err != nil {
 				return err
 			}
-			return a.print(cmd, rolloutPage{s, rollouts.Text(s, now())})
+			page := rolloutPage{text: rollouts.Text(s, now())}
+			if s.Phase != "" {
+				page.State = &s
+			}
+			return a.print(cmd, page)
 		},
 	}
 	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "the namespace of tenon-manager (default: that of its webhooks, of its Lease, or tenon-system)")

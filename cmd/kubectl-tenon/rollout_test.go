@@ -38,6 +38,9 @@ func TestARolloutIsPrinted(t *testing.T) {
 	if out, err := kubectl(t, none, "rollout"); err != nil || out != rollouts.Text(rollout.State{}, time.Time{}) {
 		t.Errorf("no rollout is printed as %q, %v", out, err)
 	}
+	if out, err := kubectl(t, none, "rollout", "-o", "json"); err != nil || out != "{}\n" {
+		t.Errorf("as data, no rollout is %q, %v", out, err)
+	}
 	some := with(installed, pathLeases, lease, record, objectOf(data))
 	if out, err := kubectl(t, some, "rollout"); err != nil || out != rollouts.Text(s, time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)) {
 		t.Errorf("%q, %v", out, err)
