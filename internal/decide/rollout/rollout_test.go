@@ -311,6 +311,9 @@ func TestAStateThatCannotBeIsRefused(t *testing.T) {
 	if err := (State{}).Check(); err != nil {
 		t.Errorf("a rollout that has not begun: %v", err)
 	}
+	if err := (State{Stage: -5}).Check(); err == nil {
+		t.Error("a stage without a phase is a rollout that has not begun")
+	}
 	for name, damage := range map[string]func(s *State){
 		"a phase":        func(s *State) { s.Phase = "x" },
 		"a stage":        func(s *State) { s.Stage = 3 },

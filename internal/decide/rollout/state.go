@@ -4,13 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 )
 
 func wentBack(c Code) bool { return c == Harm || c == Price || c == GivesUp }
 
 // Check returns why a stored State cannot be one that Step has made, or nil.
 func (s State) Check() error {
-	if s.Phase == "" && s.Drawn == 0 && len(s.Pairs) == 0 && len(s.Verdicts) == 0 {
+	if reflect.DeepEqual(s, State{}) {
 		return nil // it has not begun
 	}
 	if err := s.Config.Check(); err != nil {
