@@ -223,11 +223,7 @@ func mapCommand(a *access, now func() time.Time) *cobra.Command {
 
 // write writes a text to a file, or to standard output if the name is -.
 func write(cmd *cobra.Command, name, text string) error {
-	if name == "-" {
-		_, err := io.WriteString(cmd.OutOrStdout(), text)
-		return err
-	}
-	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+	if err := cmdline.WriteFile(cmd, name, []byte(text)); err != nil || name == cmdline.Stdout {
 		return err
 	}
 	_, err := fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s\n", name)

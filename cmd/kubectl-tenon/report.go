@@ -71,11 +71,13 @@ docs/how-much.md explains each number.`,
 }
 
 func (q *reportQuestion) check(cmd *cobra.Command) error {
-	switch given := cmd.Flags().Changed; {
-	case given("html") && q.html == "":
-		return cmdline.Usagef(`--html "": want a file`)
-	case q.output != cmdline.Text && q.html != "":
+	if q.output != cmdline.Text && q.html != "" {
 		return cmdline.Usagef("want one of -o %s and --html", q.output)
+	}
+	if cmd.Flags().Changed("html") {
+		if err := cmdline.CheckFile("html", q.html, nil); err != nil {
+			return err
+		}
 	}
 	if key, _, has := strings.Cut(q.pool, "="); cmd.Flags().Changed("pool") && (key == "" || !has) {
 		return cmdline.Usagef("--pool %q: want LABEL=VALUE", q.pool)

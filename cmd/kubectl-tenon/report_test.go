@@ -2,7 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -114,6 +116,9 @@ func TestTheReportAddsUpTheNodes(t *testing.T) {
 	}
 	if err != nil || json.Unmarshal([]byte("{"+text), &data) != nil || data.Nodes != 2 || data.CPU.All.Low != 4000 || data.CPU.All.Mean != 6000 {
 		t.Errorf("%v: %+v", err, data)
+	}
+	if _, err := kubectl(t, with(paths, pathReports, refusal(403, "Forbidden", "no")), "report", "--html", filepath.Join(t.TempDir(), "none", "x")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a directory that is not there: %v", err)
 	}
 	file := filepath.Join(t.TempDir(), "report.html")
 	if out, err := kubectl(t, paths, "report", "--html", file); err != nil || !strings.Contains(out, "wrote "+file) {

@@ -60,7 +60,7 @@ docs/how-much.md explains each number.`,
   tenon report --csv usage.csv --map time=ts,node=machine,cpu=cores,capacity=size`,
 		Args: cmdline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(cmd); err != nil {
+			if err := f.check(cmd, g); err != nil {
 				return err
 			}
 			if f.fleet.asked() {
@@ -85,7 +85,7 @@ docs/how-much.md explains each number.`,
 	flags.Var(&f.cpus, "cpus", "the CPUs of the node, if the history is of another machine")
 	flags.Var(&f.memory, "memory", "the memory of the node, if the history is of another machine")
 	flags.StringArrayVar(&f.batch, "batch", nil, "a workload that could be batch work: its name or the last part of it, with * (repeatable)")
-	flags.StringVar(&f.html, "html", "", "write the page with pictures to this file, too")
+	flags.StringVar(&f.html, "html", "", "write the page with pictures to this file, too, or only to standard output (-)")
 	flags.Float64Var(&f.price, "price", 0, "cost of a node for an hour")
 	cmdline.Files(flags, "config", "html")
 	cmdline.Dirs(flags, "dir")
@@ -105,14 +105,14 @@ var machineHints = map[prospect.GapCode]string{
 	prospect.GapBatch:   "tenon report --batch NAME names such work.",
 }
 
-func (f *reportFlags) check(cmd *cobra.Command) error {
+func (f *reportFlags) check(cmd *cobra.Command, g *global) error {
 	switch given := cmd.Flags().Changed; {
 	case given("since") && f.since < time.Hour:
 		return cmdline.Usagef("--since %v: want 1h or more", f.since)
 	case given("price") && !(f.price > 0 && f.price <= math.MaxFloat64):
 		return cmdline.Usagef("--price %v: want an amount above 0", f.price)
-	case given("html") && f.html == "":
-		return cmdline.Usagef(`--html "": want a file`)
+	case f.html == cmdline.Stdout && g.output != cmdline.Text:
+		return cmdline.Usagef("want one of -o %s and --html -", g.output)
 	case given("dir") && given("config"):
 		return cmdline.Usagef("--config names the directory of the history, and --dir, too: leave out one of them")
 	}
@@ -121,7 +121,14 @@ func (f *reportFlags) check(cmd *cobra.Command) error {
 			return cmdline.Usagef("--batch %q: want a name, in which * is any part of it", pattern)
 		}
 	}
-	return f.fleet.check(cmd)
+	if err := f.fleet.check(cmd); err != nil || !cmd.Flags().Changed("html") {
+		return err
+	}
+	server := f.fleet.Server
+	return cmdline.CheckFile("html", f.html, map[string]string{
+		"csv": f.fleet.csv, "config": f.config,
+		"prometheus-ca-file": server.CAFile, "prometheus-token-file": server.TokenFile, "prometheus-password-file": server.PasswordFile,
+	})
 }
 
 // read returns the node of the history.
@@ -223,8 +230,11 @@ func (f *reportFlags) print(cmd *cobra.Command, g *global, v outlook.View) error
 		if err := p.WriteHTML(&page); err != nil {
 			return err
 		}
-		if err := os.WriteFile(f.html, page.Bytes(), 0o644); err != nil {
+		if err := cmdline.WriteFile(cmd, f.html, page.Bytes()); err != nil {
 			return fmt.Errorf("write the report: %w", err)
+		}
+		if f.html == cmdline.Stdout {
+			return nil
 		}
 	}
 	var text strings.Builder

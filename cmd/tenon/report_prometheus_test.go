@@ -167,6 +167,16 @@ func TestAReportOfATable(t *testing.T) {
 	if words := strings.Join(strings.Fields(got), " "); err != nil || !strings.Contains(words, "The 2 nodes of usage.csv") || !strings.Contains(words, "13.2 of 32.0 CPUs on average") {
 		t.Errorf("%v:\n%s", err, got)
 	}
+	html, err := reportOf(t, "--csv", file, "--map", mapping, "--html", "-")
+	if err != nil || !strings.HasPrefix(strings.ToLower(html), "<!doctype html>") || !strings.HasSuffix(strings.TrimSpace(html), "</html>") {
+		t.Errorf("%v:\n%.200s", err, html)
+	}
+	if _, err := reportOf(t, "--csv", file, "--map", mapping, "--html", file); cmdline.ExitStatus(err) != cmdline.ExitUsage {
+		t.Errorf("the table is overwritten: %v", err)
+	}
+	if _, err := reportOf(t, "--csv", "none", "--map", mapping, "--html", filepath.Join(t.TempDir(), "none", "x")); err == nil || !strings.HasPrefix(err.Error(), "--html") {
+		t.Errorf("the work comes before the directory that is not there: %v", err)
+	}
 	if err := os.WriteFile(file, []byte(text.String()+fmt.Sprintf("%d,m-1,2,1600\n%d,m-1,2,16\n", 8*86400, 8*86400+300)), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +198,7 @@ func TestFlagsOfAnotherSourceAreRefused(t *testing.T) {
 	const at = "http://127.0.0.1:1"
 	for _, args := range [][]string{
 		{"--days", "3"}, {"--prometheus-user", "me"}, {"--map", "time=t"}, {"--step", "10m"}, {"--anonymous"}, {"--prometheus", at, "--csv", "x"}, {"--prometheus", at, "--since", "2h"},
-		{"--prometheus", at, "--map", "x"}, {"--csv", "x"}, {"--csv", "x", "--map", "time"}, {"--csv", "x", "--map", "time=t,cpu=c,capacity=k", "--sample", "3"},
+		{"--prometheus", at, "--map", "x"}, {"--csv", "x"}, {"--csv", "x", "--map", "time"}, {"--html", "-", "-o", "json"}, {"--html="}, {"--csv", "x", "--map", "time=t,cpu=c,capacity=k", "--sample", "3"},
 		{"--prometheus", at, "--step", "7m"}, {"--prometheus", at, "--step", "90s"}, {"--prometheus", at, "--days", "0"}, {"--prometheus", at, "--sample", "-1"},
 		{"--prometheus", "prometheus:9090"}, {"--prometheus", "http://me:s3cr3t@host"}, {"--prometheus", "http://host/?token=s3cr3t"}, {"--prometheus", "http://me:s3cr3t@[host"},
 		{"--prometheus", at, "--prometheus-user", "me"}, {"--prometheus", at, "--prometheus-user", "me", "--prometheus-password-file", "x", "--prometheus-token-file", "y"},
