@@ -121,7 +121,7 @@ type Query struct {
 	Label  string
 }
 
-// Integer returns a value of the column as a whole number of its unit.
+// Integer returns a value of the column, of at least 0, as a whole number of its unit.
 func (c Column) Integer(v float64) int64 {
 	switch c {
 	case UsedMemory, PodsMemory, CountedMemory, AskedMemory:
@@ -130,8 +130,8 @@ func (c Column) Integer(v float64) int64 {
 	return round(v * 1000)
 }
 
-// round rounds a use. Below 0 there is none, and 2⁵³ is the last exact float.
-func round(v float64) int64 { return int64(min(max(v+0.5, 0), 1<<53)) }
+// round rounds a use of at least 0. 2⁵³ is the last exact float.
+func round(v float64) int64 { return int64(min(v+0.5, 1<<53)) }
 
 // wants reports whether the rules ask for the requests of pods.
 func wants(rules overcommit.Config) bool {

@@ -27,6 +27,7 @@ type Line struct {
 	Labels map[string]string
 	At     []int64
 	Values []float64
+	Odd    []int64 // the times of samples without a finite number
 }
 
 // A Cause says what may help after a query has failed.
@@ -205,6 +206,8 @@ func (c *Client) matrix(got *http.Response, content []byte) ([]Line, error) {
 			}
 			if value, is := Number(v[1]); is && !math.IsInf(value, 0) {
 				l.At, l.Values = append(l.At, int64(math.Round(at))), append(l.Values, value)
+			} else {
+				l.Odd = append(l.Odd, int64(math.Round(at)))
 			}
 		}
 		lines = append(lines, l)

@@ -170,7 +170,7 @@ func TestAnExpressionHasAValueAtEachTime(t *testing.T) {
 		t.Errorf("%+v, %v", once, err)
 	}
 	all, err := c.Evaluate(t.Context(), "up", Span{60, 240, 60}, time.Minute)
-	if err != nil || len(all) != 1 || !slices.Equal(all[0].At, []int64{60, 240}) || !slices.Equal(all[0].Values, []float64{1, 1000}) {
+	if err != nil || len(all) != 1 || !slices.Equal(all[0].At, []int64{60, 240}) || !slices.Equal(all[0].Values, []float64{1, 1000}) || !slices.Equal(all[0].Odd, []int64{120, 180}) {
 		t.Errorf("%+v, %v", all, err)
 	}
 	_, err = c.Evaluate(t.Context(), "other", Span{First: 1, Last: 1}, time.Minute)

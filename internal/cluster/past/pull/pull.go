@@ -229,6 +229,7 @@ func (p *puller) part(ctx context.Context, f *folder, of int64, machines []past.
 			return nil, err
 		}
 	}
+	t.forget()
 	if err := p.held(ctx, f, t, machines); err != nil {
 		return nil, err
 	}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"tenon.sh/tenon/internal/cluster/past"
 	"tenon.sh/tenon/internal/cluster/promapi"
 	"tenon.sh/tenon/internal/decide/overcommit"
 	"tenon.sh/tenon/internal/decide/prospect"
@@ -47,6 +48,7 @@ type fake struct {
 	// server read nothing at the end of the last day.
 	gone int
 	late bool
+	odd  float64 // one value of node 2 each day; 0: none
 	// before may answer a query in place of the server. n counts queries from 1 on.
 	before func(n int, w http.ResponseWriter, r *http.Request) bool
 	asked  atomic.Int64
@@ -173,7 +175,12 @@ func (f *fake) series(text string, i int, first, last, every int64) []map[string
 	case strings.Contains(text, `id="/"`) && strings.Contains(text, "cpu"):
 		return share(1)
 	case strings.Contains(text, "kube_pod_owner"):
-		return share(0.1)
+		return of(func(t int64) (float64, bool) {
+			if f.odd != 0 && i == 2 && t%86400 == 10_800 {
+				return f.odd, true
+			}
+			return 0.1 * used(i, t), t%86400 != 7200 || i != 1
+		})
 	case strings.Contains(text, "cpu"):
 		return share(0.75)
 	case strings.Contains(text, `id="/"`):
@@ -793,6 +800,65 @@ func TestASampleIsDrawnOnce(t *testing.T) {
 	}
 	if len(asked) != 6 {
 		t.Errorf("%d nodes are asked for: %v", len(asked), slices.Sorted(maps.Keys(asked)))
+	}
+}
+
+// TestAValueThatIsNoAmountIsUnknown has columns with a value below 0, or without a number:
+// of the node, and of work that could be batch work, where no value means no work.
+func TestAValueThatIsNoAmountIsUnknown(t *testing.T) {
+	w := past.Window{First: 20_000, Days: 1, Step: 60}
+	s := past.Sources{Label: "node", CPU: past.CAdvisor, Memory: past.CAdvisor, Owners: true}
+	m := past.Machine{Name: "a", Size: past.Size{CPU: 16_000, Memory: 64 << 30}}
+	at := func(step int64) int64 { return w.First*day + (step+1)*3600 }
+	line := func(odd int64, values ...float64) []promapi.Line {
+		l := promapi.Line{Labels: map[string]string{"node": "a"}, Values: values}
+		for i := range values {
+			l.At = append(l.At, at(int64(i)))
+		}
+		if odd >= 0 {
+			l.Odd = []int64{at(odd)}
+		}
+		return []promapi.Line{l}
+	}
+	tab := newTable(w, w.First, []past.Machine{m})
+	for column, lines := range map[past.Column][]promapi.Line{
+		past.UsedCPU: line(-1, 4, -3, 4, 4, 0), past.PodsCPU: line(-1, 2, 2, 2, 2, 0), past.BatchCPU: line(3, 1, 1, -0.5),
+		past.UsedMemory: line(-1, 1<<30, 1<<30, 1<<30, 1<<30, 1<<30), past.PodsMemory: line(-1, 1<<30, 1<<30, 1<<30, 1<<30, 1<<30),
+	} {
+		if err := tab.add(past.Query{Column: column, Label: "node"}, lines); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tab.forget()
+	n := w.Node(m, s, rules(), []*past.NodeDay{&tab.nodes[0]})
+	for what, is := range map[string][2][]int64{
+		"used":  {n.UsedCPU[:5], {4000, -1, -1, -1, 0}},
+		"batch": {n.BatchCPU[:5], {1000, -1, -1, -1, 0}},
+	} {
+		if !slices.Equal(is[0], is[1]) {
+			t.Errorf("%s: %v, want %v", what, is[0], is[1])
+		}
+	}
+	for step, has := range []bool{true, false, false, false, true} {
+		if (n.RoomCPU[step] >= 0) != has || (n.RoomMemory[step] >= 0) != has {
+			t.Errorf("step %d has room of %d and %d", step, n.RoomCPU[step], n.RoomMemory[step])
+		}
+	}
+}
+
+// TestAnOddAnswerLeavesAHole has a server with one odd value a day about work that could
+// be batch work.
+func TestAnOddAnswerLeavesAHole(t *testing.T) {
+	for _, odd := range []float64{-1, math.NaN(), math.Inf(1)} {
+		f := &fake{nodes: 3, odd: odd}
+		p, err := Read(t.Context(), f.start(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := nodesOf(t, p)[2]
+		if k := 10_800/300 - 1; n.BatchCPU[k] != prospect.Absent || n.RoomCPU[k] != prospect.Absent || n.RoomCPU[k+1] < 0 || n.BatchCPU[k+1] < 1 {
+			t.Errorf("%v: the step has %d of batch work and room of %d; the next one %d and %d", odd, n.BatchCPU[k], n.RoomCPU[k], n.BatchCPU[k+1], n.RoomCPU[k+1])
+		}
 	}
 }
 

@@ -26,10 +26,14 @@ type table struct {
 	from   int64 // the first second of the day
 	nodes  []past.NodeDay
 	byName map[string]int
+	odd    map[moment]bool
 }
 
+// A moment is a step of a node.
+type moment struct{ node, step int64 }
+
 func newTable(w past.Window, of int64, machines []past.Machine) *table {
-	t := &table{window: w, from: of * day, nodes: make([]past.NodeDay, len(machines)), byName: map[string]int{}}
+	t := &table{window: w, from: of * day, nodes: make([]past.NodeDay, len(machines)), byName: map[string]int{}, odd: map[moment]bool{}}
 	for i, m := range machines {
 		t.nodes[i] = past.NodeDay{Name: m.Name, Columns: map[past.Column][]int64{}}
 		t.byName[m.Name] = i
@@ -71,10 +75,32 @@ func (t *table) add(q past.Query, lines []promapi.Line) error {
 			if err != nil {
 				return err
 			}
+			if l.Values[k] < 0 {
+				t.odd[moment{int64(i), step}] = true
+				continue
+			}
 			column[step] = max(column[step], q.Column.Integer(l.Values[k]))
+		}
+		for _, at := range l.Odd {
+			step, err := t.stepAt(at)
+			if err != nil {
+				return err
+			}
+			t.odd[moment{int64(i), step}] = true
 		}
 	}
 	return nil
+}
+
+// forget drops all values of a step that has one below 0, or one that is no number. What
+// it stands for is not known, and a missing value of some columns means that there was
+// no use.
+func (t *table) forget() {
+	for at := range t.odd {
+		for _, column := range t.nodes[at.node].Columns {
+			column[at.step] = prospect.Absent
+		}
+	}
 }
 
 // A place is a pod on a node of a table. A pod with a fixed name may move.
@@ -128,7 +154,7 @@ func (p *puller) held(ctx context.Context, f *folder, t *table, machines []past.
 						return err
 					}
 					if t.nodes[i].TellsBatch(f.Sources, step) {
-						use(pods.of(pod), step, l.Values[k])
+						use(pods.of(pod), step, max(l.Values[k], 0))
 					}
 				}
 			}
