@@ -250,9 +250,10 @@ func subjectOf(s pull.Summary) string {
 
 // pullHints say what to do about an error.
 var pullHints = map[error]string{
-	pull.ErrClusters: "--match cluster=NAME",
-	pull.ErrNoLabel:  "--node-label NAME",
-	pull.ErrOther:    "--keep DIR",
+	pull.ErrClusters:   "--match cluster=NAME",
+	pull.ErrNoLabel:    "--node-label NAME",
+	pull.ErrOther:      "--keep DIR",
+	pull.ErrNoManifest: "--keep DIR, or delete the parts",
 }
 
 // prometheusHints say what to do about the gaps of nodes that Prometheus knows.

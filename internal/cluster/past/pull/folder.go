@@ -6,13 +6,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"iter"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 
 	"tenon.sh/tenon/internal/cluster/past"
 	"tenon.sh/tenon/internal/decide/prospect"
@@ -49,11 +52,35 @@ type folder struct {
 	dir string
 }
 
+// differences says which options differ from those of now, by the keys of JSON.
+func (a asked) differences(now asked) (all []string) {
+	then, other := reflect.ValueOf(a), reflect.ValueOf(now)
+	for _, f := range reflect.VisibleFields(then.Type()) {
+		is, want := then.FieldByIndex(f.Index).Interface(), other.FieldByIndex(f.Index).Interface()
+		if f.Anonymous || reflect.DeepEqual(is, want) {
+			continue
+		}
+		key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch key {
+		case "sender": // a hash
+			all = append(all, "the user or the headers")
+		case "rules":
+			all = append(all, "the rules of the room")
+		default:
+			all = append(all, fmt.Sprintf("%s is %v there, not %v", strings.ReplaceAll(key, "_", "-"), is, want))
+		}
+	}
+	return all
+}
+
+// partsIn is the pattern of the names of parts.
+const partsIn = "????-??-??-????*.json.gz"
+
 // open opens a folder that was begun. It returns nil if there is none.
 func open(dir string, a asked) (*folder, error) {
 	text, err := os.ReadFile(filepath.Join(dir, manifest))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, withoutParts(dir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the folder of the past: %w", err)
@@ -62,10 +89,28 @@ func open(dir string, a asked) (*folder, error) {
 	if err := json.Unmarshal(text, &f.found); err != nil {
 		return nil, fmt.Errorf("read %s: %w", filepath.Join(dir, manifest), err)
 	}
-	if f.Format != format || !reflect.DeepEqual(f.Asked, a) {
-		return nil, fmt.Errorf("%s: %w", dir, ErrOther)
+	if f.Format != format {
+		return nil, fmt.Errorf("%s: %w: its format is %d, not %d", dir, ErrOther, f.Format, format)
+	}
+	if other := f.Asked.differences(a); len(other) > 0 {
+		return nil, fmt.Errorf("%s: %w (%s)", dir, ErrOther, strings.Join(other, ", "))
 	}
 	return f, nil
+}
+
+// withoutParts returns an error if a directory has parts. Without the first file, it is not
+// known what they are of.
+func withoutParts(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("open the folder of the past: %w", err)
+	}
+	for _, e := range entries {
+		if is, err := path.Match(partsIn, e.Name()); err == nil && is {
+			return fmt.Errorf("%s: %w", dir, ErrNoManifest)
+		}
+	}
+	return nil
 }
 
 func create(dir string, has found) (*folder, error) {
@@ -132,6 +177,9 @@ func (f *folder) load(of int64, part int) (nodes []past.NodeDay, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("read %s: %w", name, err)
+			if !errors.As(err, new(*fs.PathError)) {
+				err = fmt.Errorf("%w: the file is damaged: delete it, and the same command reads this part again", err)
+			}
 		}
 	}()
 	file, err := os.Open(name)
@@ -143,7 +191,11 @@ func (f *folder) load(of int64, part int) (nodes []past.NodeDay, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return nodes, json.NewDecoder(z).Decode(&nodes)
+	if err := json.NewDecoder(z).Decode(&nodes); err != nil {
+		return nil, err
+	}
+	_, err = io.Copy(io.Discard, z) // the checksum is at the end
+	return nodes, err
 }
 
 // A Past is a folder that is complete.

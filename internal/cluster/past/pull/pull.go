@@ -92,6 +92,7 @@ var (
 	ErrNoRequests = errors.New("the rules of the room count requests, and the server has no kube_pod_container_resource_requests")
 	ErrClusters   = errors.New("the server knows several clusters")
 	ErrOther      = errors.New("the folder was begun with other options")
+	ErrNoManifest = errors.New("the folder has parts, but no " + manifest + " that says what they are of")
 )
 
 const (

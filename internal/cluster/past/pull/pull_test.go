@@ -355,7 +355,8 @@ func TestAnImportIsWhatTheServerHas(t *testing.T) {
 		"tenant": func(o *Options) { o.Server.Headers = map[string]string{"x-scope-orgid": "b"} }, "user": func(o *Options) { o.Server.User, o.Server.Password = "b", "x" }} {
 		other := o
 		change(&other)
-		if _, err := Read(t.Context(), other); !errors.Is(err, ErrOther) {
+		said := map[string]string{"days": "days is 3 there, not 2", "step": "step-minutes is 5 there, not 10", "sample": "sample is 0 there, not 3", "rules": "the rules of the room", "tenant": "the user or the headers", "user": "the user or the headers"}
+		if _, err := Read(t.Context(), other); !errors.Is(err, ErrOther) || !strings.HasSuffix(err.Error(), "("+said[name]+")") {
 			t.Errorf("other %s: %v", name, err)
 		}
 	}
@@ -862,7 +863,30 @@ func TestAnOddAnswerLeavesAHole(t *testing.T) {
 	}
 }
 
-// TestADamagedPartIsAnError cuts a file.
+// TestPartsWithoutAManifestAreRefused also has a directory with other files, which may be
+// used.
+func TestPartsWithoutAManifestAreRefused(t *testing.T) {
+	f := &fake{nodes: 2}
+	o := f.start(t)
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(o.Dir, "notes.txt"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(o.Dir, manifest)); err != nil {
+		t.Fatal(err)
+	}
+	before := f.asked.Load()
+	if _, err := Read(t.Context(), o); !errors.Is(err, ErrNoManifest) || f.asked.Load() != before {
+		t.Errorf("parts of another reading would be used: %v", err)
+	}
+}
+
+// TestADamagedPartIsAnError cuts a file. Once it is deleted, the part is read again.
 func TestADamagedPartIsAnError(t *testing.T) {
 	f := &fake{nodes: 2}
 	o := f.start(t)
@@ -879,8 +903,24 @@ func TestADamagedPartIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n, err := range p.Nodes() {
-		if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(err.Error(), name) || n.Name != "" {
+		if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "delete it") || n.Name != "" {
 			t.Errorf("%+v, %v", n, err)
 		}
+	}
+	wrong := slices.Clone(text)
+	wrong[len(wrong)-8]++ // the checksum
+	if err := os.WriteFile(name, wrong, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range p.Nodes() {
+		if !errors.Is(err, gzip.ErrChecksum) || !strings.Contains(err.Error(), "delete it") {
+			t.Errorf("a wrong checksum: %v", err)
+		}
+	}
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	if p, err = Read(t.Context(), o); err != nil || len(nodesOf(t, p)) != 2 {
+		t.Error(err)
 	}
 }
