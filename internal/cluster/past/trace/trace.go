@@ -277,7 +277,7 @@ func (t *Table) add(line int, record []string) error {
 		if c == nil {
 			return 0, nil, nil
 		}
-		v, err := strconv.ParseFloat(text, 64)
+		v, err := parse(text)
 		if err != nil || math.IsNaN(v) || v < 0 || v > 1e18 {
 			return 0, c, &Fault{line, string(of), fmt.Sprintf("%.40q: want a number of at least 0", text)}
 		}
@@ -321,6 +321,14 @@ func (t *Table) add(line int, record []string) error {
 	if pool, _ := value(fieldPool); pool != m.Pool {
 		m.Pool = strings.Clone(pool)
 	}
+	if inCPU.unit == percent {
+		use *= capacity * inCapacity.size / 100
+	} else {
+		use *= inCPU.size
+	}
+	if err := impossible(line, fieldCPU, use, capacity*inCapacity.size, inCPU); err != nil {
+		return err
+	}
 	size := unit.MilliCPU(math.Round(min(capacity*inCapacity.size, mostCPU)))
 	m.resized = m.resized || m.CPU > 0 && m.CPU != size
 	if at >= m.sized {
@@ -339,12 +347,8 @@ func (t *Table) add(line int, record []string) error {
 		return &Fault{line, string(fieldTime), problem}
 	}
 	s.size = min(s.size, size)
-	if inCPU.unit == percent {
-		s.cpu += use / 100 * float64(size)
-	} else {
-		s.cpu += use * inCPU.size
-	}
-	return t.addMemory(m, s, at, value, number)
+	s.cpu += use
+	return t.addMemory(line, m, s, at, value, number)
 }
 
 // begin notes the time of a line. It reports whether no other line has this time. Most
@@ -363,6 +367,30 @@ func (s *sample) begin(at float64) bool {
 	return true
 }
 
+// parse reads a decimal number. strconv also takes numbers as the source of a program has
+// them, such as 1_0 and 0x1p4.
+func parse(text string) (float64, error) {
+	if strings.ContainsAny(text, "_xX") {
+		return 0, strconv.ErrSyntax
+	}
+	return strconv.ParseFloat(text, 64)
+}
+
+// impossible returns the fault of a line that uses more than a tenth above the capacity. A
+// little more is noise of the two measurements.
+func impossible(line int, of field, use, capacity float64, in *column) error {
+	if use <= 1.1*capacity {
+		return nil
+	}
+	var others []string
+	for _, u := range units[of] {
+		if u.name != in.unit {
+			others = append(others, u.name)
+		}
+	}
+	return &Fault{line, string(of), fmt.Sprintf("it is %.3g times the capacity, in %s: is the unit %s?", use/capacity, in.unit, strings.Join(others, " or "))}
+}
+
 // timeOf returns the time of a line, in milliseconds since 1970.
 func (t *Table) timeOf(line int, value func(field) (string, *column)) (float64, error) {
 	text, c := value(fieldTime)
@@ -373,7 +401,7 @@ func (t *Table) timeOf(line int, value func(field) (string, *column)) (float64, 
 		}
 		return float64(at.Unix())*1000 + float64(at.Nanosecond())/1e6, nil
 	}
-	v, err := strconv.ParseFloat(text, 64)
+	v, err := parse(text)
 	if err != nil || !(v >= 0 && v*c.size < 1e15) {
 		return 0, &Fault{line, string(fieldTime), fmt.Sprintf("%.40q: want a number of at least 0, in %s", text, c.unit)}
 	}
@@ -381,7 +409,7 @@ func (t *Table) timeOf(line int, value func(field) (string, *column)) (float64, 
 }
 
 // addMemory adds the memory of a line, if it has one.
-func (t *Table) addMemory(m *machine, s *sample, at int64, value func(field) (string, *column), number func(field) (float64, *column, error)) error {
+func (t *Table) addMemory(line int, m *machine, s *sample, at int64, value func(field) (string, *column), number func(field) (float64, *column, error)) error {
 	if text, c := value(fieldMemory); c == nil || text == "" {
 		return nil
 	}
@@ -393,6 +421,14 @@ func (t *Table) addMemory(m *machine, s *sample, at int64, value func(field) (st
 	if err != nil {
 		return err
 	}
+	if inMemory.unit == percent {
+		memory *= size * inSize.size / 100
+	} else {
+		memory *= inMemory.size
+	}
+	if err := impossible(line, fieldMemory, memory, size*inSize.size, inMemory); err != nil {
+		return err
+	}
 	of := unit.Bytes(min(size*inSize.size, mostMemory))
 	m.resized = m.resized || m.Memory > 0 && m.Memory != of
 	if at >= m.filled {
@@ -401,11 +437,7 @@ func (t *Table) addMemory(m *machine, s *sample, at int64, value func(field) (st
 	if !s.known || of < s.of {
 		s.of = of
 	}
-	if s.known = true; inMemory.unit == percent {
-		s.memory = max(s.memory, memory/100*float64(of))
-	} else {
-		s.memory = max(s.memory, memory*inMemory.size)
-	}
+	s.known, s.memory = true, max(s.memory, memory)
 	return nil
 }
 

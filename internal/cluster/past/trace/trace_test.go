@@ -147,6 +147,12 @@ func TestAWrongTableIsOneErrorWithItsPlace(t *testing.T) {
 		head + "60,a,1,,5\n":              {Line: 3, Field: "capacity"},
 		head + "60,,1,4,5\n":              {Line: 3, Field: "node"},
 		head + "60,a,1,4,much\n":          {Line: 3, Field: "memory"},
+		head + "60,a,1_0,40,5\n":          {Line: 3, Field: "cpu"},
+		head + "60,a,0x1p2,40,5\n":        {Line: 3, Field: "cpu"},
+		head + "6_0,a,1,4,5\n":            {Line: 3, Field: "time"},
+		head + "60,a,4.5,4,5\n":           {Line: 3, Field: "cpu"}, // more than a tenth above
+		head + "60,a,1000,4,5\n":          {Line: 3, Field: "cpu"},
+		head + "60,a,1,4,2e9\n":           {Line: 3, Field: "memory"},
 		head + "60,a,1,4\n":               {Line: 3},
 		head + "60,\"a,1,4,5\n":           {Line: 3},
 		head + "60,\"a\nb\",1,4,5\n,,x,,": {Line: 5, Field: "time"}, // lines and not records
@@ -157,6 +163,12 @@ func TestAWrongTableIsOneErrorWithItsPlace(t *testing.T) {
 		if !is || f.Line != want.Line || f.Field != want.Field || f.Problem == "" || strings.Contains(f.Error(), "\n") {
 			t.Errorf("%q: %v, want a fault in line %d of %q", text, err, want.Line, want.Field)
 		}
+	}
+	if _, err := read(mapping, head+"60,a,4.3,4,1.1e9\n"); err != nil {
+		t.Errorf("a little more than the capacity: %v", err)
+	}
+	if _, err := read("time=1,cpu=2,capacity=3", "0,1500,16\n"); err == nil || !strings.Contains(err.Error(), "is the unit m or %?") {
+		t.Error(err)
 	}
 	for _, text := range []string{"", "t,n,c,k,m\n", "t,n,c,k,m\n0,a,,4,5\n"} {
 		if all, err := read(mapping, text); err == nil {
