@@ -95,6 +95,13 @@ var (
 	ErrNoManifest = errors.New("the folder has parts, but no " + manifest + " that says what they are of")
 )
 
+// An interruption is the error of a context that has ended.
+type interruption struct{ cause error }
+
+func (i interruption) Error() string { return "interrupted" }
+
+func (i interruption) Unwrap() error { return i.cause }
+
 const (
 	tries = 7
 	// firstTries is the number of attempts to reach a server that has not answered yet:
@@ -187,6 +194,9 @@ func (p *puller) begin(ctx context.Context) (*folder, error) {
 	}
 	w := past.Window{First: p.Now.Unix()/day - p.Days, Days: p.Days, Step: p.Step}
 	found, err := p.survey(ctx, w)
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("nothing is in %s yet, and the same command begins again: %w", p.Dir, interruption{ctx.Err()})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("find out what the server has: %w", err)
 	}
@@ -203,6 +213,9 @@ func (p *puller) fill(ctx context.Context, f *folder) error {
 			if of := f.Window.First + i; !f.has(of, j) {
 				before := p.most
 				nodes, err := p.part(ctx, f, of, machines)
+				if err != nil && ctx.Err() != nil {
+					err = interruption{ctx.Err()}
+				}
 				if err != nil {
 					return fmt.Errorf("%d of %d parts are in %s, and the same command with --keep %s goes on there: %w", p.progress.Done, p.progress.Of, p.Dir, p.Dir, err)
 				}

@@ -491,7 +491,11 @@ func TestAnImportGoesOnWhereItWasBrokenOff(t *testing.T) {
 			break
 		}
 		breaks++
-		if breaks > 1 && !strings.Contains(err.Error(), "the same command with --keep "+o.Dir) {
+		how := "the same command with --keep " + o.Dir
+		if breaks == 1 {
+			how = "nothing is in " + o.Dir + " yet, and the same command begins again"
+		}
+		if !strings.Contains(err.Error(), how) || !strings.HasSuffix(err.Error(), ": interrupted") {
 			t.Errorf("it does not say how to go on: %v", err)
 		}
 		if !errors.Is(err, context.Canceled) || breaks > 40 {
