@@ -92,7 +92,11 @@ func (f *fleetFlags) check(cmd *cobra.Command) error {
 	}
 	f.Server.Token, f.Server.Password, f.Server.Proxy = "", "", true
 	var err error
-	switch {
+	switch given := cmd.Flags().Changed; {
+	case given("prometheus") && f.Server.URL == "":
+		return cmdline.Usagef(`--prometheus "": want the address of a server`)
+	case given("csv") && f.csv == "":
+		return cmdline.Usagef(`--csv "": want a file, or - for the standard input`)
 	case f.Server.URL != "" && f.csv != "":
 		return cmdline.Usagef("want --prometheus or --csv, not both")
 	case f.Server.URL != "":
@@ -109,7 +113,11 @@ func (f *fleetFlags) check(cmd *cobra.Command) error {
 			}
 		}
 	case f.csv != "":
-		if err = refuse(slices.Concat(machineFlags, prometheusFlags, serverFlags), "does not go with --csv"); err == nil && f.mapping == "" {
+		err = refuse(slices.Concat(machineFlags, prometheusFlags, serverFlags), "does not go with --csv")
+		if err == nil {
+			err = refuse([]string{"price"}, "has no effect with --csv: a table does not say which work could be batch work, so no saving is counted")
+		}
+		if err == nil && f.mapping == "" {
 			err = cmdline.Usagef("--csv %q: --map says which columns have what, such as time=ts,node=machine,cpu=cores,capacity=size", f.csv)
 		}
 	default:
@@ -224,6 +232,7 @@ func (f *fleetFlags) ofPrometheus(cmd *cobra.Command, rules overcommit.Config, n
 	defer stop()
 	f.Rules, f.Step, f.Now, f.Report = rules, int64(f.every/time.Minute), now, sayProgress(cmd)
 	p, err := pull.Read(ctx, f.Options)
+	stop() // what follows keeps nothing: a signal ends it
 	for cause, hint := range pullHints {
 		if errors.Is(err, cause) {
 			return v, fmt.Errorf("%w: %s", err, hint)

@@ -198,7 +198,7 @@ func TestFlagsOfAnotherSourceAreRefused(t *testing.T) {
 	const at = "http://127.0.0.1:1"
 	for _, args := range [][]string{
 		{"--days", "3"}, {"--prometheus-user", "me"}, {"--map", "time=t"}, {"--step", "10m"}, {"--anonymous"}, {"--prometheus", at, "--csv", "x"}, {"--prometheus", at, "--since", "2h"},
-		{"--prometheus", at, "--map", "x"}, {"--csv", "x"}, {"--csv", "x", "--map", "time"}, {"--html", "-", "-o", "json"}, {"--html="}, {"--csv", "x", "--map", "time=t,cpu=c,capacity=k", "--sample", "3"},
+		{"--prometheus", at, "--map", "x"}, {"--csv", "x"}, {"--csv", "x", "--map", "time"}, {"--csv", "x", "--map", "time=t,cpu=c,capacity=k", "--price", "1"}, {"--html", "-", "-o", "json"}, {"--html="}, {"--csv", "x", "--map", "time=t,cpu=c,capacity=k", "--sample", "3"},
 		{"--prometheus", at, "--step", "7m"}, {"--prometheus", at, "--step", "90s"}, {"--prometheus", at, "--days", "0"}, {"--prometheus", at, "--sample", "-1"},
 		{"--prometheus", "prometheus:9090"}, {"--prometheus", "http://me:s3cr3t@host"}, {"--prometheus", "http://host/?token=s3cr3t"}, {"--prometheus", "http://me:s3cr3t@[host"},
 		{"--prometheus", at, "--prometheus-user", "me"}, {"--prometheus", at, "--prometheus-user", "me", "--prometheus-password-file", "x", "--prometheus-token-file", "y"},
@@ -207,6 +207,15 @@ func TestFlagsOfAnotherSourceAreRefused(t *testing.T) {
 		_, err := reportOf(t, args...)
 		if cmdline.ExitStatus(err) != cmdline.ExitUsage || strings.Contains(err.Error(), "s3cr3t") {
 			t.Errorf("%q: %v", args, err)
+		}
+	}
+}
+
+// TestASourceWithoutAValueSaysSo has an empty variable of a shell in place of the source.
+func TestASourceWithoutAValueSaysSo(t *testing.T) {
+	for _, flag := range []string{"--csv", "--prometheus"} {
+		if _, err := reportOf(t, flag, ""); cmdline.ExitStatus(err) != cmdline.ExitUsage || !strings.HasPrefix(err.Error(), flag+` "": want `) {
+			t.Errorf("%s: %v", flag, err)
 		}
 	}
 }
