@@ -188,6 +188,8 @@ type Options struct {
 const (
 	// maxMinutes is the longest time between two lines. A longer one is a wrong unit.
 	maxMinutes = 800 * 24 * 60
+	// mostNodes bounds the memory. More names are those of another column than the nodes.
+	mostNodes = 20_000
 	// noNode is the name of the node of a table without a column of nodes.
 	noNode = "node"
 	// mostCPU and mostMemory bound what a node has or uses, far above all machines.
@@ -315,6 +317,9 @@ func (t *Table) add(line int, record []string) error {
 	t.first, t.last = min(t.first, step), max(t.last, step)
 	m := t.machines[name]
 	if m == nil {
+		if len(t.machines) == mostNodes {
+			return &Fault{line, string(fieldNode), fmt.Sprintf("the table has more than %d nodes: node=%.40s of --map may be another column", mostNodes, named.name)}
+		}
 		m = &machine{Node: prospect.Node{Name: strings.Clone(name)}, steps: map[int64]*sample{}}
 		t.machines[m.Name] = m
 	}

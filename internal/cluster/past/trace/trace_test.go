@@ -97,6 +97,21 @@ func TestNoTwoLinesHaveTheSameTime(t *testing.T) {
 	}
 }
 
+// TestATableHasNotAnyNumberOfNodes has the column of the times as that of the nodes.
+func TestATableHasNotAnyNumberOfNodes(t *testing.T) {
+	var text strings.Builder
+	for i := range mostNodes {
+		fmt.Fprintf(&text, "%d,1,4\n", i)
+	}
+	if all, err := read("time=1,node=1,cpu=2,capacity=3", text.String()); err != nil || len(all) != mostNodes {
+		t.Errorf("%d nodes, %v", len(all), err)
+	}
+	_, err := read("time=1,node=1,cpu=2,capacity=3", text.String()+"20000,1,4\n")
+	if f, is := errors.AsType[*Fault](err); !is || f.Line != mostNodes+1 || f.Field != "node" || !strings.Contains(f.Problem, "node=1") {
+		t.Error(err)
+	}
+}
+
 // TestEachLineHasItsOwnCapacity has nodes that grew, shrank, and have one wrong line. The
 // lines are not in the order of their times.
 func TestEachLineHasItsOwnCapacity(t *testing.T) {
