@@ -210,6 +210,9 @@ func (f *fleetFlags) ofTable(cmd *cobra.Command, rules overcommit.Config) (v out
 	}
 	v.Of, v.Fleet = nodesOf(len(all), "of "+printable.Text(filepath.Base(f.csv))), prospect.Sum(all)
 	v.Notes = []string{"The table does not say which use is that of services: all use counts as theirs."}
+	if fits := table.FittingStep(); fits > int64(f.every/time.Minute) {
+		v.Notes = append(v.Notes, fmt.Sprintf("The lines are farther apart than the step of %d minutes, so steps have no value: --step %dm fits.", f.every/time.Minute, fits))
+	}
 	if n := table.Resized(); n > 0 {
 		v.Notes = append(v.Notes, textlayout.Plural(n, "node has lines with several capacities", "nodes have lines with several capacities")+": the latest one is said here, and a line gives no more room than its own.")
 	}

@@ -184,6 +184,10 @@ func TestAReportOfATable(t *testing.T) {
 	if words := strings.Join(strings.Fields(got), " "); err != nil || !strings.Contains(words, "of 32.0 CPUs on average") || !strings.Contains(words, "1 node has lines with several capacities") {
 		t.Errorf("%v:\n%s", err, got)
 	}
+	got, err = reportOf(t, "--csv", file, "--map", mapping, "--step", "1m")
+	if words := strings.Join(strings.Fields(got), " "); err != nil || !strings.Contains(words, "--step 5m fits") {
+		t.Errorf("%v:\n%s", err, got)
+	}
 	if err := os.WriteFile(file, []byte(text.String()+"never,m-1,1,16\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -454,6 +455,31 @@ func (t *Table) Resized() (n int) {
 		}
 	}
 	return n
+}
+
+// FittingStep returns the step of the options, in minutes, or the next longer one that has
+// a line each time, by the median of the times between the lines of a node.
+func (t *Table) FittingStep() int64 {
+	gaps, all := map[int64]int{}, 0
+	for _, m := range t.machines {
+		steps := slices.Sorted(maps.Keys(m.steps))
+		for i := 1; i < len(steps); i++ {
+			gaps[steps[i]-steps[i-1]]++
+			all++
+		}
+	}
+	before, median := 0, int64(1)
+	for _, gap := range slices.Sorted(maps.Keys(gaps)) {
+		if median = gap; 2*(before+gaps[gap]) >= all {
+			break
+		}
+		before += gaps[gap]
+	}
+	step := t.options.Step
+	for step < min(median*t.options.Step, 60) || 60%step != 0 {
+		step++
+	}
+	return step
 }
 
 // Nodes yields the nodes in the order of their names.

@@ -112,6 +112,33 @@ func TestATableHasNotAnyNumberOfNodes(t *testing.T) {
 	}
 }
 
+// TestTheStepFitsTheLines has lines that are as many minutes apart, and one that is missing.
+func TestTheStepFitsTheLines(t *testing.T) {
+	for apart, want := range map[int]int64{1: 5, 5: 5, 7: 5, 10: 10, 15: 15, 20: 20, 25: 30, 60: 60, 240: 60} {
+		var text strings.Builder
+		for i := range 20 {
+			if i != 7 {
+				fmt.Fprintf(&text, "%d,1,4\n", i*apart)
+			}
+		}
+		m, err := ParseMapping("time=1:min,cpu=2,capacity=3")
+		if err != nil {
+			t.Fatal(err)
+		}
+		table, err := Read(strings.NewReader(text.String()), Options{Mapping: m, Rules: rules(), Step: 5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := table.FittingStep(); got != want {
+			t.Errorf("lines %d minutes apart: a step of %d minutes, want %d", apart, got, want)
+		}
+	}
+	m, _ := ParseMapping("time=1:min,cpu=2,capacity=3")
+	if table, err := Read(strings.NewReader("0,1,4\n"), Options{Mapping: m, Rules: rules(), Step: 5}); err != nil || table.FittingStep() != 5 {
+		t.Errorf("one line: %v", err)
+	}
+}
+
 // TestEachLineHasItsOwnCapacity has nodes that grew, shrank, and have one wrong line. The
 // lines are not in the order of their times.
 func TestEachLineHasItsOwnCapacity(t *testing.T) {
