@@ -214,7 +214,7 @@ func (f *fleetFlags) ofTable(cmd *cobra.Command, rules overcommit.Config) (v out
 		v.Notes = append(v.Notes, fmt.Sprintf("The lines are farther apart than the step of %d minutes, so steps have no value: --step %dm fits.", f.every/time.Minute, fits))
 	}
 	if n := table.Resized(); n > 0 {
-		v.Notes = append(v.Notes, textlayout.Plural(n, "node has lines with several capacities", "nodes have lines with several capacities")+": the latest one is said here, and a line gives no more room than its own.")
+		v.Notes = append(v.Notes, textlayout.Plural(n, "node has lines with several capacities", "nodes have lines with several capacities")+": the latest one is said here, and a line gives no more room than its own or the latest one does.")
 	}
 	return v, nil
 }
