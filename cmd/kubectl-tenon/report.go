@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"tenon.sh/tenon/api/v1alpha1"
@@ -219,6 +221,9 @@ func eachReport(ctx context.Context, c client.Client, each func(*v1alpha1.NodeRe
 	for next := ""; ; {
 		var reports v1alpha1.NodeReportList
 		if err := c.List(ctx, &reports, client.Limit(pageSize), client.Continue(next)); err != nil {
+			if name := unreadable(ctx, c, next); name != "" {
+				return fmt.Errorf("read the report of node %q, which has a value of a wrong type: %w", name, err)
+			}
 			return reportsErr(err)
 		}
 		for i := range reports.Items {
@@ -228,6 +233,22 @@ func eachReport(ctx context.Context, c client.Client, each func(*v1alpha1.NodeRe
 			return nil
 		}
 	}
+}
+
+// unreadable names the first report of a page that is not one of this version, or returns
+// "" if that is not why the page could not be read. One such report fails the whole page.
+func unreadable(ctx context.Context, c client.Client, page string) string {
+	var reports unstructured.UnstructuredList
+	reports.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("NodeReportList"))
+	if err := c.List(ctx, &reports, client.Limit(pageSize), client.Continue(page)); err != nil {
+		return ""
+	}
+	for _, of := range reports.Items {
+		if text, err := of.MarshalJSON(); err != nil || json.Unmarshal(text, &v1alpha1.NodeReport{}) != nil {
+			return of.GetName()
+		}
+	}
+	return ""
 }
 
 func reportsErr(err error) error {

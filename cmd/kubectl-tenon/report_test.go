@@ -180,6 +180,18 @@ func TestAReportThatIsNotThereHasAReason(t *testing.T) {
 	}
 }
 
+// TestAReportOfAWrongTypeNamesItsNode has one among others, as another version may write it.
+func TestAReportOfAWrongTypeNamesItsNode(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	list := listOf(t, reportOf("node-1", now), reportOf("node-2", now), reportOf("node-3", now))
+	first, second, _ := strings.Cut(list, `"name":"node-2"`)
+	wrong := first + `"name":"node-2"` + strings.Replace(second, `"stepMinutes":1`, `"stepMinutes":"one"`, 1)
+	_, err := kubectl(t, with(installed, pathReports, wrong), "report")
+	if err == nil || !strings.Contains(err.Error(), `the report of node "node-2"`) || strings.Contains(err.Error(), "chart brings") {
+		t.Errorf("%v", err)
+	}
+}
+
 // serveFleet starts an API server with many reports, which it sends in pages as an API
 // server does. asked has the limit of each request. It returns the path of its kubeconfig
 // and the size of a report.
