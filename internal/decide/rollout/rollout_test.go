@@ -311,6 +311,12 @@ func TestAStateThatCannotBeIsRefused(t *testing.T) {
 	if err := (State{}).Check(); err != nil {
 		t.Errorf("a rollout that has not begun: %v", err)
 	}
+	for i, whole := 0, reflect.ValueOf(p.state); i < whole.NumField(); i++ {
+		var one State
+		if reflect.ValueOf(&one).Elem().Field(i).Set(whole.Field(i)); !whole.Field(i).IsZero() && one.Check() == nil {
+			t.Errorf("%s alone is a rollout that has not begun", whole.Type().Field(i).Name)
+		}
+	}
 	if err := (State{Stage: -5}).Check(); err == nil {
 		t.Error("a stage without a phase is a rollout that has not begun")
 	}
