@@ -63,8 +63,40 @@ static __always_inline bool is_served(const struct sock *sk)
 	return ports[port / 64] >> (port % 64) & 1;
 }
 
+/*
+ * Without these functions (before Linux 6.11), a program may be preempted. All runs of
+ * it on the same CPU are skipped then until it goes on, and exchanges are missed just
+ * when threads wait for CPUs. A tracepoint may be preempted from Linux 7.0 on, and the
+ * entry of a function in any preemptible kernel.
+ */
+void bpf_preempt_disable(void) __ksym __weak;
+void bpf_preempt_enable(void) __ksym __weak;
+
+static __always_inline void stay(void)
+{
+	if (bpf_preempt_disable)
+		bpf_preempt_disable();
+}
+
+static __always_inline void may_go(void)
+{
+	if (bpf_preempt_disable)
+		bpf_preempt_enable();
+}
+
+/* CLOSE_WAIT is a state of TCP: the client has ended its stream. */
+#define CLOSE_WAIT 8
+
+/* numbers_of returns where a connection is. The end of the stream has a number, but no data. */
+static __always_inline struct tenon_numbers numbers_of(const struct tcp_sock *tp)
+{
+	bool ended = tp->inet_conn.icsk_inet.sk.__sk_common.skc_state == CLOSE_WAIT;
+
+	return (struct tenon_numbers){.received = tp->rcv_nxt - ended, .written = tp->write_seq};
+}
+
 /* connection_of returns the state of a socket, or 0 if there is no memory for it. */
-static __always_inline struct tenon_connection *connection_of(const struct sock *sk)
+static __always_inline struct tenon_connection *connection_of(const struct sock *sk, struct tenon_numbers tcp)
 {
 	struct tenon_connection *c;
 
@@ -74,7 +106,7 @@ static __always_inline struct tenon_connection *connection_of(const struct sock 
 		return 0;
 	}
 	if (c->epoch != epoch) { /* the times are from before a gap */
-		c->first = 0;
+		forget(c, tcp);
 		c->sent = 0;
 		c->epoch = epoch;
 	}
@@ -110,14 +142,14 @@ static __always_inline struct tenon_service *service_of(struct tenon_connection 
 
 	if (c->cgroup != id || c->generation != generation)
 		find(c, cg, id, sk->__sk_common.skc_num);
-	index = c->service - 1; /* no service: out of range */
+	index = (__u32)c->service - 1; /* no service: out of range */
 	return bpf_map_lookup_elem(&services, &index);
 }
 
 /*
  * is_foreign reports whether the last answer of a connection came from a cgroup without
  * the service. What arrives then needs no time. Should a service send the next answer,
- * it counts as unasked.
+ * it counts as missed.
  */
 static __always_inline bool is_foreign(const struct tenon_connection *c)
 {
@@ -149,48 +181,63 @@ static __always_inline __u32 bucket(const struct tenon_service *s, __u64 ns)
 #define read_cb(skb, type, field) \
 	(*(const type *)((const char *)(skb)->cb + bpf_core_field_offset(struct tcp_skb_cb, field)))
 
-SEC("tp_btf/tcp_probe")
-int BPF_PROG(tenon_arrived, struct sock *sk, struct sk_buff *skb)
+static __always_inline void receiving(struct sock *sk, struct sk_buff *skb)
 {
 	struct tenon_connection *c;
+	struct tenon_numbers tcp;
 	struct tcp_sock *tp;
 	__u32 start, end;
 	__u8 flags;
 
-	if (!is_served(sk))
-		return 0;
 	start = read_cb(skb, __u32, seq);
 	end = read_cb(skb, __u32, end_seq);
 	flags = read_cb(skb, __u8, tcp_flags);
 	end -= flags & TCP_FIN; /* the end of the stream has a number, but no data */
 	if (start == end)
-		return 0;
+		return;
 	tp = bpf_skc_to_tcp_sock(sk);
-	if (!tp || (__s32)(end - tp->rcv_nxt) <= 0) /* the data has come before */
-		return 0;
-	c = connection_of(sk);
+	if (!tp)
+		return;
+	tcp = numbers_of(tp);
+	if (!is_after(end, tcp.received)) /* the data has come before */
+		return;
+	c = connection_of(sk, tcp);
 	if (c && !is_foreign(c))
-		arrived(c, bpf_ktime_get_ns(), flags & TCP_PSH);
+		arrived(c, tcp, end, bpf_ktime_get_ns(), flags & TCP_PSH);
+}
+
+SEC("tp_btf/tcp_probe")
+int BPF_PROG(tenon_arrived, struct sock *sk, struct sk_buff *skb)
+{
+	if (!is_served(sk))
+		return 0;
+	stay();
+	receiving(sk, skb);
+	may_go();
 	return 0;
 }
 
-static __always_inline int sending(const struct sock *sk)
+static __always_inline void sending(const struct sock *sk)
 {
 	struct tenon_connection *c;
+	struct tenon_numbers tcp;
 	struct tenon_service *s;
+	struct tcp_sock *tp;
 	__u32 n;
 
-	if (!is_served(sk))
-		return 0;
-	c = connection_of(sk);
+	tp = bpf_skc_to_tcp_sock((void *)sk);
+	if (!tp)
+		return;
+	tcp = numbers_of(tp);
+	c = connection_of(sk, tcp);
 	if (!c)
-		return 0;
+		return;
 	s = service_of(c, sk);
 	if (!s) {
-		c->first = 0;
-		return 0;
+		forget(c, tcp);
+		return;
 	}
-	switch (answered(c, bpf_ktime_get_ns())) {
+	switch (answered(c, tcp, bpf_ktime_get_ns())) {
 	case TENON_EXCHANGE:
 		n = bucket(s, c->took);
 		__sync_fetch_and_add(&s->counts[n % TENON_PARTS], 1);
@@ -204,6 +251,19 @@ static __always_inline int sending(const struct sock *sk)
 	case TENON_NOTHING:
 		break;
 	}
+	if (c->missed) {
+		__sync_fetch_and_add(&s->missed, c->missed);
+		c->missed = 0;
+	}
+}
+
+static __always_inline int sent(const struct sock *sk)
+{
+	if (!is_served(sk))
+		return 0;
+	stay();
+	sending(sk);
+	may_go();
 	return 0;
 }
 
@@ -211,11 +271,11 @@ static __always_inline int sending(const struct sock *sk)
 SEC("tp_btf/tcp_sendmsg_locked")
 int BPF_PROG(tenon_at_tracepoint, const struct sock *sk)
 {
-	return sending(sk);
+	return sent(sk);
 }
 
 SEC("fentry/tcp_sendmsg_locked")
 int BPF_PROG(tenon_at_function, struct sock *sk, struct msghdr *msg, unsigned long size)
 {
-	return size ? sending(sk) : 0;
+	return size ? sent(sk) : 0;
 }

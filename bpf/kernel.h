@@ -119,14 +119,25 @@ struct task_struct {
 
 struct sock_common {
 	__u16 skc_num; /* the local port */
+	volatile unsigned char skc_state;
 };
 
 struct sock {
 	struct sock_common __sk_common;
 };
 
+struct inet_sock {
+	struct sock sk;
+};
+
+struct inet_connection_sock {
+	struct inet_sock icsk_inet;
+};
+
 struct tcp_sock {
-	__u32 rcv_nxt; /* what comes next of the data that is received */
+	struct inet_connection_sock inet_conn;
+	__u32 rcv_nxt;	 /* what comes next of the data that is received */
+	__u32 write_seq; /* and of the data that is sent */
 };
 
 struct sk_buff {

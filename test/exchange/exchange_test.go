@@ -77,7 +77,10 @@ func judge(x window) slo.Verdict {
 
 // TestVerdictsDoNotContradictTheTruth judges random windows. A protocol that answers
 // one request of a connection at a time must be decided, and never wrongly. Where
-// requests overlap, at most one verdict of a thousand windows may be wrong.
+// requests overlap, at most one verdict in 500 windows may be wrong. Where the
+// kernel skips runs of the programs, no verdict is wrong, and if it skips one of 500,
+// most windows are still decided: one run that is skipped costs one or two exchanges,
+// and not the connection.
 func TestVerdictsDoNotContradictTheTruth(t *testing.T) {
 	const windows = 10_000
 	text, err := exec.Command(build(t), strconv.Itoa(windows), "44").Output()
@@ -105,11 +108,24 @@ func TestVerdictsDoNotContradictTheTruth(t *testing.T) {
 	if seen != windows {
 		t.Errorf("%d windows, want %d", seen, windows)
 	}
-	for kind, most := range map[string]int{"one-at-a-time": 0, "in-pieces": 0, "streams": 2, "controlled": 2, "in-loop": 2, "pipelined": 2} {
-		t.Logf("%s: %v, %d wrong", kind, verdicts[kind], wrong[kind])
-		if wrong[kind] > most {
-			t.Errorf("%s: %d verdicts of %v are wrong, want at most %d", kind, wrong[kind], verdicts[kind], most)
+	all, overlap := 0, 0
+	for kind, v := range verdicts {
+		t.Logf("%s: %v, %d wrong", kind, v, wrong[kind])
+		switch kind {
+		case "streams", "controlled", "in-loop", "pipelined":
+			all += v[slo.Kept] + v[slo.Missed] + v[slo.Undecided]
+			overlap += wrong[kind]
+		default:
+			if wrong[kind] > 0 {
+				t.Errorf("%s: %d verdicts of %v are wrong, want none", kind, wrong[kind], v)
+			}
 		}
+	}
+	if 500*overlap > all {
+		t.Errorf("of %d windows with requests that overlap, %d verdicts are wrong, want at most one in 500", all, overlap)
+	}
+	if v := verdicts["skipped"]; v[slo.Kept]+v[slo.Missed] < windows/8/2 {
+		t.Errorf("of the windows in which the kernel skips runs, want half decided: %v", v)
 	}
 	for _, v := range []slo.Verdict{slo.Kept, slo.Missed} {
 		if n := verdicts["one-at-a-time"][v]; n < windows/50 {

@@ -21,12 +21,17 @@ type exchangeTenonConnection struct {
 	Took       uint64
 	Cgroup     uint64
 	Generation uint32
-	Service    uint32
 	Epoch      uint32
+	Seen       uint32
+	Written    uint32
+	Service    uint8
 	Pushed     uint8
 	Doubtful   uint8
 	Mixed      uint8
 	Answers    uint8
+	Gap        uint8
+	Missed     uint8
+	_          [1]byte
 }
 
 type exchangeTenonExchangeLimit uint32
@@ -50,6 +55,7 @@ type exchangeTenonService struct {
 	Counts     [128]uint64
 	Overlapped uint64
 	Unasked    uint64
+	Missed     uint64
 }
 
 // Names of all BPF objects in the ELF.

@@ -137,13 +137,15 @@ type Reading struct {
 	// These are in no bucket, because it cannot be told which request was answered
 	// when. Overlapped are answers to data that came at different times, such as
 	// requests of HTTP/2 streams. Unasked are pieces of data that the service sent
-	// without a request, or long after the last piece. Unseen is data at connections
-	// of any service for which the kernel had no memory.
-	Overlapped, Unasked, Unseen uint64
+	// without a request, or long after the last piece. Missed are those of which the
+	// programs did not see the begin or the end, because the kernel skips a run where
+	// another run of the program was interrupted. Unseen is data at connections of any
+	// service for which the kernel had no memory.
+	Overlapped, Unasked, Missed, Unseen uint64
 }
 
 // Unsure returns how often the probe could not tell.
-func (r Reading) Unsure() uint64 { return r.Overlapped + r.Unasked + r.Unseen }
+func (r Reading) Unsure() uint64 { return r.Overlapped + r.Unasked + r.Missed + r.Unseen }
 
 // Read reads the counts. It copies mapped memory, without a system call. The kernel
 // may count meanwhile, so the sum of the counts is that of no exact moment.
@@ -173,6 +175,6 @@ func (s *Service) read() (Reading, error) {
 	}
 	return Reading{
 		Bounds: s.bounds, Counts: slices.Clone(now.Counts[:len(s.bounds)+1]),
-		Overlapped: now.Overlapped, Unasked: now.Unasked, Unseen: unseen - s.unseen,
+		Overlapped: now.Overlapped, Unasked: now.Unasked, Missed: now.Missed, Unseen: unseen - s.unseen,
 	}, nil
 }

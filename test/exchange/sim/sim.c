@@ -12,6 +12,7 @@
 
 typedef unsigned char __u8;
 typedef unsigned int __u32;
+typedef int __s32;
 typedef unsigned long long __u64;
 #undef __always_inline
 #define __always_inline inline __attribute__((always_inline))
@@ -51,6 +52,7 @@ static struct window {
 	__u64 target;
 	__u64 requests, over; /* the truth */
 	__u64 total, long_ones, unsure;
+	__u64 skipped; /* of 10,000 runs of the programs */
 } w;
 
 static struct event events[MOST];
@@ -69,19 +71,29 @@ static int compare(const void *a, const void *b)
 	return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* play gives the events of a connection to the functions that the kernel calls. */
+/* play gives the events of a connection to the functions that the kernel calls, but for the runs that it skips. */
 static void play(void)
 {
-	struct tenon_connection c = {0};
+	struct tenon_numbers tcp = {.received = random_below(1ULL << 32), .written = random_below(1ULL << 32)};
+	struct tenon_connection c = {.seen = tcp.received};
 	int i;
 
 	qsort(events, used, sizeof(events[0]), compare);
 	for (i = 0; i < used; i++) {
+		bool skipped = random_below(10000) < w.skipped;
+		__u32 bytes = 1 + random_below(1000);
+
 		if (events[i].what != ANSWER) {
-			arrived(&c, events[i].at, events[i].what == REQUEST);
+			if (!skipped)
+				arrived(&c, tcp, tcp.received + bytes, events[i].at, events[i].what == REQUEST);
+			tcp.received += bytes;
 			continue;
 		}
-		switch (answered(&c, events[i].at)) {
+		if (skipped) {
+			tcp.written += bytes;
+			continue;
+		}
+		switch (answered(&c, tcp, events[i].at)) {
 		case TENON_EXCHANGE:
 			w.total++;
 			w.long_ones += c.took > w.target;
@@ -93,6 +105,9 @@ static void play(void)
 		case TENON_NOTHING:
 			break;
 		}
+		w.unsure += c.missed;
+		c.missed = 0;
+		tcp.written += bytes;
 	}
 	used = 0;
 }
@@ -212,8 +227,8 @@ int main(int argc, char **argv)
 
 	random_state = argc > 2 ? strtoull(argv[2], 0, 10) * 2654435761 + 1 : 1;
 	while (windows--) {
-		static const char *const kinds[] = {"one-at-a-time", "in-pieces", "streams", "controlled", "in-loop", "pipelined"};
-		int kind = random_below(6), connections = 1 + random_below(8);
+		static const char *const kinds[] = {"one-at-a-time", "in-pieces", "streams", "controlled", "in-loop", "pipelined", "skipped", "skipped-often"};
+		int kind = random_below(8), connections = 1 + random_below(8);
 		__u64 long_in_1000 = random_below(30);
 
 		w = (struct window){.target = random_time(50 * MS, 500)};
@@ -234,6 +249,11 @@ int main(int argc, char **argv)
 				break;
 			case 5:
 				pipelined(n, long_in_1000);
+				break;
+			case 6:
+			case 7: /* one at a time */
+				w.skipped = kind == 6 ? 20 : 1000;
+				in_turn(n, long_in_1000, random_below(2));
 				break;
 			}
 		}
