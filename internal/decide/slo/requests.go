@@ -285,7 +285,7 @@ func (f RequestState) judge(at time.Time, w *node.Workload, d durations, length,
 		}
 		one.Quiet = f.Quiet[i]
 		one.Quiet.Missed = slices.ContainsFunc(d.bounds, func(end time.Duration) bool { return end >= target && end < one.Quiet.Tail })
-		most := (1000 - p.Permille) * d.total
+		most := (1000 - p.Permille) * (d.total + d.unsure) // the unknown ones were served as well
 		switch {
 		case 1000*one.OverLeast > most+1000*tolerance:
 			one.Verdict = Missed
