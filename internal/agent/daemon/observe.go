@@ -120,7 +120,9 @@ func (d *daemon) warnIfWritable(fs proc.FS) {
 	}
 	for _, m := range all {
 		var s unix.Statfs_t
-		if err := unix.Statfs(m.Point, &s); err == nil && s.Flags&unix.ST_RDONLY == 0 {
+		if err := unix.Statfs(m.Point, &s); err != nil {
+			d.Log.Warn("cannot find out whether the kernel refuses writes to this mount", "mount", m.Point, "error", err)
+		} else if s.Flags&unix.ST_RDONLY == 0 {
 			d.Log.Warn("this mount is not read-only: tenond writes nothing there, but the kernel would let it", "mount", m.Point)
 		}
 	}
