@@ -61,6 +61,16 @@ func chartConfig(t *testing.T, more map[string]string) string {
 	return string(config)
 }
 
+// outweigh gives a cgroup sixteen times the usual weight. The function that it returns
+// gives the former one back.
+func outweigh(t *testing.T, shares string) func() {
+	t.Helper()
+	before, err := os.ReadFile(shares)
+	must(t, err)
+	must(t, os.WriteFile(shares, []byte("16384"), 0o644))
+	return func() { must(t, os.WriteFile(shares, before, 0o644)) }
+}
+
 // keepsObjectives checks on a running agent, with the default ConfigMap of the
 // chart, that batch work gets a bound while a service waits for it longer than the
 // objective of the service allows, that the report names the batch pod, and that
@@ -69,11 +79,13 @@ func chartConfig(t *testing.T, more map[string]string) string {
 func keepsObjectives(t *testing.T, a *agent) {
 	t.Helper()
 	a.apply(chartConfig(t, nil))
-	// Other work of the machine must not take the CPUs for which the pods compete.
+	// Other work of the machine must not take the CPUs for which the pods compete. Beside
+	// a busy pod of another class, the kernel gives a group of the least weight on another
+	// CPU next to nothing of the weight of the groups above it, so these need much.
 	if !inGuest() { // a guest has no other work
-		shares := filepath.Join(a.n.Cgroup("cpu", ""), "cpu.shares")
-		must(t, os.WriteFile(shares, []byte("16384"), 0o644))
-		defer func() { must(t, os.WriteFile(shares, []byte("1024"), 0o644)) }()
+		for _, group := range []string{"", "kubepods"} {
+			defer outweigh(t, filepath.Join(a.n.Cgroup("cpu", group), "cpu.shares"))()
+		}
 	}
 	hog := a.pod(hogPod, "hog", "besteffort")
 	a.pod(frontPod, "front", "besteffort")
@@ -113,7 +125,9 @@ func keepsObjectives(t *testing.T, a *agent) {
 	for range rounds {
 		kubectl(t, a.c, "exec", "hog", "--", "touch", "/busy")
 		begun := time.Now()
-		requireSoon(t, 2*time.Minute, "batch work gets a bound", func() error {
+		// While tests beside this one use the machine, the verdict is rightly that other work
+		// is the cause.
+		requireSoon(t, 3*time.Minute, "batch work gets a bound", func() error {
 			if quota() < 0 {
 				s, all := state("front")
 				return fmt.Errorf("it has none: %+v %+v", s, all)
