@@ -171,6 +171,7 @@ MEASURES = {
     "p99": lambda r: positive(r["latency"]["p99_us"]),
     "p90-all": of_all("p90_us"),
     "p99-all": of_all("p99_us"),
+    "mean-all": of_all("mean_us"),
     "waiting": waiting,
     "frames": lambda r: positive(r["be_frames_per_second"]),
     "batch-cpu": lambda r: positive(r["be_cpus_used"]),

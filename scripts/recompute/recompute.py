@@ -252,6 +252,12 @@ class Quantities:
         logs = self.one(group).turns(measure, *modes.split("/"))
         return [Value(*estimates.rounds_bounds(logs, float(error))).mapped(math.exp)]
 
+    def turns_over_the_run(self, measure, modes, error, group):
+        """The ratio over all windows. Each bound is wrong with probability error."""
+        of, to = modes.split("/")
+        found = over_the_run(self.one(group), {"measure": measure, "of": of, "to": to}, float(error))
+        return [Value(found["ratio"], found["lower_bound"], found["upper_bound"])]
+
     def turns_total(self, measure, mode, group):
         """Frames or seconds of all windows of a mode."""
         key, unit = {"frames": ("be_frames", 1), "seconds": ("length_ns", 1e9), "minutes": ("length_ns", 60e9)}[measure]
