@@ -37,15 +37,13 @@ const silentFor = 3 * time.Minute
 
 // Nodes combines nodes and reports, sorted by name.
 func Nodes(nodes []corev1.Node, reports []v1alpha1.NodeReport) []Node {
-	all := make([]Node, 0, len(nodes))
+	of := make(map[string]*v1alpha1.NodeReport, len(reports))
+	for i := range reports {
+		of[reports[i].Name] = &reports[i]
+	}
+	all := make([]Node, len(nodes))
 	for i := range nodes {
-		n := Node{Node: &nodes[i]}
-		for j := range reports {
-			if reports[j].Name == nodes[i].Name {
-				n.Report = &reports[j]
-			}
-		}
-		all = append(all, n)
+		all[i] = Node{Node: &nodes[i], Report: of[nodes[i].Name]}
 	}
 	slices.SortFunc(all, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
 	return all
