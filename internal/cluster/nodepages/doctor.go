@@ -24,6 +24,9 @@ type Diagnosis struct {
 	Reports int  `json:"reports"` // nodes of which the state is known
 	// Silent lists why the state of nodes is not known.
 	Silent []Finding `json:"silent,omitempty"`
+	// Observing lists the nodes whose agent only observes: nothing is written there. An
+	// owner wants that for a while, so it is no problem.
+	Observing []string `json:"observing,omitempty"`
 	// Agents lists the versions of tenond.
 	Agents []Finding `json:"agents,omitempty"`
 	// Features lists how each feature works.
@@ -57,6 +60,8 @@ func Doctor(nodes []Node, profiles []configv1alpha1.ClusterColocationProfile, ot
 	for _, n := range nodes {
 		if why := n.silenceReason(now); why != "" {
 			silent[why] = append(silent[why], n.Name)
+		} else if n.Report.Status.Shadow != nil {
+			d.Observing = append(d.Observing, n.Name)
 		}
 		if n.Report == nil || n.Left() != "" {
 			continue
@@ -142,6 +147,9 @@ func (d Diagnosis) Text() string {
 	for _, s := range d.Silent {
 		fmt.Fprintf(&b, "  %s: %s (%s)\n", s.Text, printNames(s.Of), lookForAgent)
 	}
+	if len(d.Observing) > 0 {
+		fmt.Fprintf(&b, "  %s: %s\n", d.observingText(), printNames(d.Observing))
+	}
 	if len(d.Agents) > 1 {
 		for _, a := range d.Agents {
 			fmt.Fprintf(&b, "  tenond %s: %s\n", table.OrDash(a.Text), printNames(a.Of))
@@ -165,6 +173,22 @@ func (d Diagnosis) Text() string {
 	}
 	return b.String()
 }
+
+// observingText says how many nodes only observe, what that means, and how to go on.
+func (d Diagnosis) observingText() string {
+	of, verb := "all nodes", "only observe"
+	if n := len(d.Observing); n < d.Nodes {
+		of = table.Count(n, "node")
+		if n == 1 {
+			verb = "only observes"
+		}
+	}
+	return fmt.Sprintf("%s %s, so nothing is written and batch work gets nothing there (%s)", of, verb, goOn)
+}
+
+// goOn names the command that ends the mode observe. The agents of such an installation
+// keep a history, which must be switched on from then on.
+const goOn = "to go on: helm upgrade without mode=observe, with agent.history.enabled=true; docs/install.md"
 
 // printNames prints the first few names of nodes, and how many more there are.
 func printNames(nodes []string) string {
