@@ -39,8 +39,8 @@ func row(k history.Kind, name string, columns map[string]int64) history.Row {
 	return history.Row{Name: name, Values: values}
 }
 
-// makeWeeks writes the history of a node of 16 CPUs: a shop that is busy by day, a cache
-// that its own limit holds back, and builds at night that run as a service. An hour of the
+// makeWeeks writes the history of a node of 16 CPUs: a shop that is busy by day and
+// less so on weekends, a cache that its own limit holds back, and builds at night that run as a service. An hour of the
 // fourth day was not seen.
 func makeWeeks(t *testing.T, dir string, days int) {
 	t.Helper()
@@ -59,6 +59,9 @@ func makeWeeks(t *testing.T, dir string, days int) {
 		}
 		hour := float64(m%(24*60)) / 60
 		busy := 4000 + 2400*math.Sin(2*math.Pi*(hour-9)/24) + 500*level
+		if day := weekEnds.AddDate(0, 0, m/(24*60)-days).Weekday(); day == time.Saturday || day == time.Sunday {
+			busy *= 0.5
+		}
 		shop := int64(max(busy+150*rnd.NormFloat64(), 300))
 		build := int64(0)
 		if hour >= 1 && hour < 4 {

@@ -35,6 +35,9 @@ func (v View) Page() page.Page {
 	}
 	if f.CPU.Nodes > 0 {
 		p.Lead = append(p.Lead, v.answer())
+		if w := f.Week; w.Differ {
+			p.Lead = append(p.Lead, weekLead(w, f.CPU.Nodes))
+		}
 	}
 	for _, s := range []page.Section{
 		supplySection(f), hoursSection(f), risksSection(f.Risks), promisesSection(f), hurtSection(f), v.workSection(), v.gapsSection(),
@@ -145,13 +148,25 @@ func hoursSection(f prospect.Fleet) page.Section {
 		return page.Section{}
 	}
 	s := page.Section{Title: "By hour of the day", Table: page.Table{Heads: []page.Head{{Text: "begins (UTC)"}}}}
-	rows := []page.Row{{Label: "memory, 95% of the time"}, {Label: "memory, mean"}, {Label: "CPUs, 95% of the time"}, {Label: "CPUs, mean"}}
+	rows := []page.Row{{Label: "memory, 95% of the time"}, {Label: "memory, mean"}}
+	parts := cpuParts(f)
+	for _, p := range parts {
+		rows = append(rows, page.Row{Label: p.low})
+	}
+	for _, p := range parts {
+		rows = append(rows, page.Row{Label: p.mean})
+	}
 	for h := 0; h < len(f.CPU.Hours); h += everyHours {
 		s.Table.Heads = append(s.Table.Heads, page.Head{Text: hour(h)})
-		cpu, memory := f.CPU.Hours[h], f.Memory.Hours[h]
-		for i, text := range []string{
-			inHour(memory, memory.Low, size), inHour(memory, memory.Mean, size), inHour(cpu, cpu.Low, cores), inHour(cpu, cpu.Mean, cores),
-		} {
+		memory := f.Memory.Hours[h]
+		texts := []string{inHour(memory, memory.Low, size), inHour(memory, memory.Mean, size)}
+		for _, p := range parts {
+			texts = append(texts, inHour(p.supply.Hours[h], p.supply.Hours[h].Low, cores))
+		}
+		for _, p := range parts {
+			texts = append(texts, inHour(p.supply.Hours[h], p.supply.Hours[h].Mean, cores))
+		}
+		for i, text := range texts {
 			rows[i].Cells = append(rows[i].Cells, text)
 		}
 	}
@@ -171,8 +186,13 @@ func hoursSection(f prospect.Fleet) page.Section {
 			s.Table.Rows = append(s.Table.Rows, r)
 		}
 	}
+	if f.Week.Differ {
+		s.Items = append(s.Items, weekNote(f))
+	}
 	if f.CPU.Nodes > 0 {
-		s.Plots = append(s.Plots, page.Plot{Title: "CPUs", Picture: hoursPicture(f.CPU, "CPUs", 1000, cores)})
+		for _, p := range parts {
+			s.Plots = append(s.Plots, page.Plot{Title: p.title, Picture: hoursPicture(p.supply, "CPUs", 1000, cores)})
+		}
 	}
 	if f.Memory.Nodes > 0 {
 		unit, scale := "GiB", 1<<30

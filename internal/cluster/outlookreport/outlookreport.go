@@ -20,10 +20,13 @@ import (
 const (
 	mib = 1 << 20
 	// mostHurt is the number of services in a report, and longestName the length of
-	// their names, in bytes: an outlook has at most 3 KB in each of some thousand reports.
+	// their names, in bytes: an outlook has at most 4.5 KB in each of some thousand reports.
 	mostHurt    = 8
 	longestName = 34
-	// unknown is a use that was not measured.
+	// mostDays is the number of days in a report.
+	mostDays     = 16
+	minutesOfDay = 24 * 60
+	// unknown is a use, or the room of a day, that was not measured.
 	unknown = -1
 )
 
@@ -40,6 +43,7 @@ func Convert(o prospect.Outlook) *v1alpha1.Outlook {
 		appendHour(&out.MilliCPU, h.CPU, 1)
 		appendHour(&out.MemoryMiB, h.Memory, mib)
 	}
+	out.Week = weekOf(o)
 	for _, r := range o.Risks {
 		to := &out.Risks
 		to.LengthMinutes, to.FillPercent = append(to.LengthMinutes, int64(r.Length/time.Minute)), append(to.FillPercent, int64(r.Fill))
@@ -52,6 +56,32 @@ func Convert(o prospect.Outlook) *v1alpha1.Outlook {
 		out.Hurt = append(out.Hurt, v1alpha1.OutlookHurt{
 			Service: nameOf(h.Service), By: nameOf(h.By), Minutes: h.Minutes, LostSeconds: int64(h.Lost / time.Second),
 		})
+	}
+	return out
+}
+
+// weekOf converts the week of an outlook. One without working days or weekends is absent.
+func weekOf(o prospect.Outlook) (out v1alpha1.OutlookWeek) {
+	if o.Week.Weekdays.All.Steps == 0 && o.Week.Weekend.All.Steps == 0 {
+		return out
+	}
+	for _, part := range []struct {
+		to *v1alpha1.OutlookByHour
+		of *prospect.Part
+	}{{&out.WeekdayMilliCPU, &o.Week.Weekdays}, {&out.WeekendMilliCPU, &o.Week.Weekend}} {
+		for _, s := range append(part.of.Hours[:], part.of.All) {
+			appendHour(part.to, s, 1)
+		}
+	}
+	for _, d := range o.Week.Days {
+		i := d.Day - o.From/minutesOfDay
+		if i < 0 || i >= mostDays {
+			continue
+		}
+		for int64(len(out.DayMilliCPU)) < i {
+			out.DayMilliCPU = append(out.DayMilliCPU, unknown)
+		}
+		out.DayMilliCPU = append(out.DayMilliCPU, int64(d.Mean))
 	}
 	return out
 }
@@ -107,6 +137,7 @@ func Read(name string, s *v1alpha1.NodeReportStatus) (o prospect.Outlook, has bo
 	}
 	all := len(o.Hours)
 	o.All = prospect.Hour{CPU: hourOf[unit.MilliCPU](&in.MilliCPU, all, 1), Memory: hourOf[unit.Bytes](&in.MemoryMiB, all, mib)}
+	o.Week = readWeek(in)
 	r := &in.Risks
 	for i := range min(len(r.LengthMinutes), len(r.FillPercent), len(r.CPUJobs), len(r.Starved), len(r.MemoryJobs), len(r.Evicted)) {
 		o.Risks = append(o.Risks, prospect.Risk{
@@ -119,6 +150,25 @@ func Read(name string, s *v1alpha1.NodeReportStatus) (o prospect.Outlook, has bo
 		o.Hurt = append(o.Hurt, prospect.Hurt{Service: h.Service, By: h.By, Minutes: h.Minutes, Lost: time.Duration(h.LostSeconds) * time.Second})
 	}
 	return o, true
+}
+
+func readWeek(in *v1alpha1.Outlook) (w prospect.Week) {
+	w.Weekdays, w.Weekend = partOf(&in.Week.WeekdayMilliCPU), partOf(&in.Week.WeekendMilliCPU)
+	first := in.Since.Unix() / 60 / minutesOfDay
+	for i, mean := range in.Week.DayMilliCPU {
+		if mean != unknown {
+			w.Days = append(w.Days, prospect.DayRoom{Day: first + int64(i), Mean: unit.MilliCPU(mean)})
+		}
+	}
+	return w
+}
+
+func partOf(in *v1alpha1.OutlookByHour) (p prospect.Part) {
+	for i := range p.Hours {
+		p.Hours[i] = hourOf[unit.MilliCPU](in, i, 1)
+	}
+	p.All = hourOf[unit.MilliCPU](in, len(p.Hours), 1)
+	return p
 }
 
 func trialsOf(jobs, failed int64, deviations, free []int64, i int) prospect.Trials {

@@ -35,6 +35,15 @@ func full() prospect.Outlook {
 	for i := range o.Hours {
 		o.Hours[i] = hour()
 	}
+	for _, part := range []*prospect.Part{&o.Week.Weekdays, &o.Week.Weekend} {
+		part.All = hour().CPU
+		for i := range part.Hours {
+			part.Hours[i] = hour().CPU
+		}
+	}
+	for _, d := range []int64{1, 2, 4, 5} {
+		o.Week.Days = append(o.Week.Days, prospect.DayRoom{Day: o.From/(24*60) + d, Mean: unit.MilliCPU(next())})
+	}
 	o.Hours[3].CPU.Used, o.Hours[4] = node.Maybe[unit.MilliCPU]{}, prospect.Hour{}
 	for _, length := range []time.Duration{10 * time.Minute, time.Hour, 6 * time.Hour} {
 		for _, fill := range []unit.Percent{50, 75, 100} {
@@ -87,7 +96,7 @@ func TestWhatTheAgentSendsIsRead(t *testing.T) {
 			t.Errorf("this test has no value of %s", name)
 		}
 	}
-	for _, of := range []any{sent.Hours[0].CPU, sent.Hours[0].Memory, sent.Risks[0], sent.Risks[0].CPU, sent.Risks[0].Memory, sent.Hurt[0]} {
+	for _, of := range []any{sent.Hours[0].CPU, sent.Hours[0].Memory, sent.Risks[0], sent.Risks[0].CPU, sent.Risks[0].Memory, sent.Hurt[0], sent.Week, sent.Week.Weekend, sent.Week.Weekend.Hours[23], sent.Week.Days[3]} {
 		for i, v := 0, reflect.ValueOf(of); i < v.NumField(); i++ {
 			if v.Field(i).IsZero() {
 				t.Errorf("this test has no value of %T.%s", of, v.Type().Field(i).Name)
@@ -99,9 +108,9 @@ func TestWhatTheAgentSendsIsRead(t *testing.T) {
 	}
 }
 
-// TestAnOutlookTakesLessThan3KB has the largest numbers of a node of 256 CPUs and 4 TiB, and
+// TestAnOutlookTakesLessThan4500Bytes has the largest numbers of a node of 256 CPUs and 4 TiB, and
 // names that are too long.
-func TestAnOutlookTakesLessThan3KB(t *testing.T) {
+func TestAnOutlookTakesLessThan4500Bytes(t *testing.T) {
 	o := full()
 	o.CPU, o.Memory = 256_000, 4<<40
 	most := prospect.Hour{
@@ -112,6 +121,16 @@ func TestAnOutlookTakesLessThan3KB(t *testing.T) {
 	for i := range o.Hours {
 		o.Hours[i] = most
 		o.Hours[i].CPU.Steps, o.Hours[i].Memory.Steps = 420, 420
+	}
+	for _, part := range []*prospect.Part{&o.Week.Weekdays, &o.Week.Weekend} {
+		part.All = most.CPU
+		for i := range part.Hours {
+			part.Hours[i] = o.Hours[i].CPU
+		}
+	}
+	o.Week.Days = nil
+	for d := range int64(8) {
+		o.Week.Days = append(o.Week.Days, prospect.DayRoom{Day: o.From/(24*60) + d, Mean: o.CPU})
 	}
 	for i := range o.Risks {
 		o.Risks[i].CPU, o.Risks[i].Memory = prospect.Trials{Jobs: 10_080, Failed: 10_080, Variance: 10_000 * 10_000, Free: 6}, prospect.Trials{Jobs: 10_080, Failed: 10_080, Variance: 10_000 * 10_000, Free: 6}
@@ -126,7 +145,7 @@ func TestAnOutlookTakesLessThan3KB(t *testing.T) {
 	}
 	out := Convert(o)
 	text, err := json.Marshal(out)
-	if err != nil || len(text) > 3072 {
+	if err != nil || len(text) > 4500 {
 		t.Errorf("%d bytes, %v", len(text), err)
 	}
 	if len(out.Hurt) != 8 || len(out.Hurt[0].Service) > 34 || !strings.Contains(out.Hurt[0].By, "...") || strings.Contains(string(text), "�") {

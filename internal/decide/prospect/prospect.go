@@ -79,6 +79,7 @@ type Outlook struct {
 	Promises []promise.Promise         `json:"promises"`                // and how often such ones were kept
 	Lasting  []Lasting                 `json:"lasting,omitempty"`       // of Backtest, one for each of promise.Hours
 	Days     []Day                     `json:"days,omitempty"`          // of Backtest, for a judgement of them
+	Week     Week                      `json:"week,omitzero"`           // working days beside weekends
 	BatchCPU node.Maybe[unit.MilliCPU] `json:"batch_cpu_mcpu,omitzero"` // the mean of Node.BatchCPU
 }
 

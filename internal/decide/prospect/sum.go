@@ -26,9 +26,11 @@ type Fleet struct {
 	// promised on each of them is left out, and an hour at which it was not is absent.
 	Lasting []Lasting `json:"lasting,omitempty"`
 	// Days has the promises of all nodes, by day and length.
-	Days   []Day  `json:"days,omitempty"`
-	Saving Saving `json:"saving"`
-	Gaps   []Gap  `json:"gaps,omitempty"`
+	Days []Day `json:"days,omitempty"`
+	// Week sets working days beside weekends, for the nodes that the sums of CPU count.
+	Week   FleetWeek `json:"week"`
+	Saving Saving    `json:"saving"`
+	Gaps   []Gap     `json:"gaps,omitempty"`
 }
 
 // A Supply is what nodes together could have given of a resource.
@@ -130,7 +132,8 @@ func Sum(all []Outlook) Fleet {
 	f.Hurt = hurtOf(all)
 	f.CPU.Promised = promisedOf(all, func(p *promise.Promise) *promise.Amount[unit.MilliCPU] { return &p.CPU })
 	f.Memory.Promised = promisedOf(all, func(p *promise.Promise) *promise.Amount[unit.Bytes] { return &p.Memory })
-	f.Days, f.Lasting = daysOf(all), lastingOf(measured(all, func(h *Hour) Spread[unit.MilliCPU] { return h.CPU }))
+	whole := measured(all, func(h *Hour) Spread[unit.MilliCPU] { return h.CPU })
+	f.Days, f.Lasting, f.Week = daysOf(all), lastingOf(whole), weekOf(whole)
 	f.Saving = savingOf(all)
 	f.Gaps = gapsOf(all, f.CPU.Nodes)
 	return f

@@ -47,7 +47,7 @@ func Summarize(n Node) Outlook {
 		o.Hours[h] = n.hour(steps)
 	}
 	o.All = n.hour(all)
-	o.Risks = n.risks()
+	o.Risks, o.Week = n.risks(), n.week()
 	if sum, known := meanOf(n.BatchCPU, all); known > 0 {
 		o.BatchCPU = node.Some(unit.MilliCPU(sum / known))
 	}
