@@ -69,7 +69,7 @@ func (a *access) namespace(given string) (string, error) {
 }
 
 // client returns a client for nodes, pods, reports, profiles, the objects to
-// which profiles refer, Leases, events, autoscalers and Jobs.
+// which profiles refer, Leases, events, autoscalers, Jobs and the use of pods.
 func (a *access) client() (client.Client, error) {
 	found, err := a.config().ClientConfig()
 	if err != nil {
@@ -115,6 +115,7 @@ func clientOf(found *rest.Config, said *warnings) (client.Client, error) {
 	kinds.Add(autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"), meta.RESTScopeNamespace)
 	kinds.Add(vpa, meta.RESTScopeNamespace)
 	kinds.Add(batchv1.SchemeGroupVersion.WithKind("Job"), meta.RESTScopeNamespace)
+	kinds.AddSpecific(podMetrics, podMetrics.GroupVersion().WithResource("pods"), podMetrics.GroupVersion().WithResource("pod"), meta.RESTScopeNamespace)
 	kinds.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
 	kinds.Add(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), meta.RESTScopeRoot)
 	kinds.Add(schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"), meta.RESTScopeRoot)

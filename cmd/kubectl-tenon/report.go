@@ -25,6 +25,7 @@ import (
 	"tenon.sh/tenon/internal/cmdline"
 	"tenon.sh/tenon/internal/decide/prospect"
 	document "tenon.sh/tenon/internal/lab/page"
+	"tenon.sh/tenon/internal/model/node"
 	"tenon.sh/tenon/internal/model/unit"
 	"tenon.sh/tenon/internal/outlook"
 	"tenon.sh/tenon/internal/table"
@@ -52,8 +53,9 @@ seven days, by hour of the day; which share of jobs would have failed; how good
 forecasts were; and which services were hurt, and by whom.
 
 It adds up the summaries that agents with a history put into their NodeReports once
-an hour, and needs no other right than to list these; --pool also lists nodes. Nodes
-whose agent is silent or keeps no history do not count, and are named.
+an hour, and must be allowed to list these; --pool also lists nodes. With the right to
+list pods and namespaces, it also says what Jobs requested that could be batch work.
+Nodes whose agent is silent or keeps no history do not count, and are named.
 docs/how-much.md explains each number.`,
 		Example: `  kubectl tenon report
   kubectl tenon report --html report.html
@@ -114,7 +116,14 @@ func (q *reportQuestion) answer(cmd *cobra.Command) error {
 		return q.print(cmd, v.Page(), keptData{len(f.outlooks), sum.CPU.Promised, sum.Memory.Promised, v.Shortfalls, f.uncounted})
 	}
 	v := outlook.View{Of: upper(q.of(len(f.outlooks))), Fleet: sum, Hints: clusterHints}
-	return q.print(cmd, v.Page(), reportData{sum, f.uncounted})
+	data := reportData{Fleet: sum, uncounted: f.uncounted}
+	if requested, unread := jobs(cmd.Context(), c, f.outlooks, q.node == "" && q.pool == ""); unread == "" {
+		v.Jobs, data.Jobs = node.Some(requested), &requested
+	} else {
+		v.JobsUnread = printable.Text(unread)
+		data.JobsUnread = v.JobsUnread
+	}
+	return q.print(cmd, v.Page(), data)
 }
 
 // clusterHints say what to do about the gaps of a cluster.
@@ -156,6 +165,8 @@ func (q *reportQuestion) print(cmd *cobra.Command, p document.Page, values any) 
 // reportData is the answer of report as data.
 type reportData struct {
 	prospect.Fleet
+	Jobs       *prospect.Jobs `json:"jobs,omitempty"`
+	JobsUnread string         `json:"jobs_unread,omitempty"` // why there is no Jobs
 	uncounted
 }
 

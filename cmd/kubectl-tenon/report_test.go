@@ -206,6 +206,10 @@ func serveFleet(t testing.TB, nodes int, asked *[]int) (kubeconfig string, bytes
 	one := jsonOf(t, r)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Path != pathReports {
+			fmt.Fprint(w, `{"kind": "PodList", "apiVersion": "v1", "items": []}`)
+			return
+		}
 		limit, err := strconv.Atoi(r.URL.Query().Get("limit"))
 		if err != nil {
 			limit = nodes

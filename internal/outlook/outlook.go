@@ -19,6 +19,11 @@ type View struct {
 	Fleet prospect.Fleet
 	// Price is what a node costs an hour, in a currency of the reader.
 	Price node.Maybe[float64]
+	// Jobs is what Jobs of the cluster requested. It is absent if it was not asked for, and
+	// if it could not be read, for which JobsUnread has the reason. It is shown where it is
+	// not known which work could be batch work (prospect.BatchUnknown).
+	Jobs       node.Maybe[prospect.Jobs]
+	JobsUnread string
 	// Hints say what the reader can do about a gap.
 	Hints map[prospect.GapCode]string
 	// Notes are sentences about what the source of the values does not tell.
@@ -259,6 +264,9 @@ var gapWords = map[prospect.GapCode]string{
 func (v View) gapsSection() page.Section {
 	f, s := v.Fleet, page.Section{Title: "What is not known"}
 	for _, g := range f.Gaps {
+		if g.Code == prospect.GapBatch && v.Jobs.Known() {
+			continue // the section of Jobs says what is not known of them
+		}
 		text := gapWords[g.Code]
 		if f.Nodes > 1 {
 			text = fmt.Sprintf("%d of %d nodes: %s", g.Nodes, f.Nodes, text)

@@ -72,7 +72,13 @@ func (v View) workSection() page.Section {
 	s, c := page.Section{Title: "What you have that could run there"}, v.Fleet.Saving
 	switch c.Code {
 	case prospect.BatchUnknown:
+		if jobs, known := v.Jobs.Value(); known {
+			return v.jobsSection(s, jobs)
+		}
 		s.Text = "It is not known which work could be batch work, so no saving is counted."
+		if v.JobsUnread != "" {
+			s.Text += " Jobs were not read: " + v.JobsUnread + "."
+		}
 		return s
 	case prospect.Unmeasured:
 		s.Text = "Which work could be batch work is known, but the room or the use of its nodes was not measured, so no saving is counted."

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"tenon.sh/tenon/internal/agent/printable"
+	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/quantity"
+	"tenon.sh/tenon/internal/decide/prospect"
+	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
+)
+
+// podMetrics is the use of a pod. Its resource has the name of pods.
+var podMetrics = schema.GroupVersionKind{Group: "metrics.k8s.io", Version: "v1beta1", Kind: "PodMetrics"}
+
+// ofJobs selects the pods that the Job controller made. Each of its versions sets this
+// label.
+var ofJobs = client.HasLabels{"job-name"}
+
+// jobs counts what Jobs requested on nodes. waits says that these are all nodes.
+func jobs(ctx context.Context, c client.Client, all []prospect.Outlook, waits bool) (sum prospect.Jobs, unread string) {
+	left, err := namespacesLeftAlone(ctx, c)
+	if err != nil {
+		return sum, unreadText("namespaces", err)
+	}
+	count, running := prospect.CountJobs(all, waits), map[client.ObjectKey]bool{}
+	for next := ""; ; {
+		var pods corev1.PodList
+		if err := c.List(ctx, &pods, ofJobs, client.Limit(pageSize), client.Continue(next)); err != nil {
+			return sum, unreadText("pods of all namespaces", err)
+		}
+		for i := range pods.Items {
+			p := &pods.Items[i]
+			if !left[p.Namespace] && couldBeBatch(p) && count.Add(jobPodOf(p)) {
+				running[client.ObjectKeyFromObject(p)] = true
+			}
+		}
+		if next = pods.Continue; next == "" {
+			break
+		}
+	}
+	return count.Done(usedBy(ctx, c, running)), ""
+}
+
+// namespacesLeftAlone returns the namespaces whose pods Tenon leaves alone.
+func namespacesLeftAlone(ctx context.Context, c client.Client) (map[string]bool, error) {
+	var namespaces corev1.NamespaceList
+	if err := c.List(ctx, &namespaces, client.HasLabels{kube.LabelIgnore}); err != nil {
+		return nil, err
+	}
+	left := map[string]bool{}
+	for _, n := range namespaces.Items {
+		left[n.Name] = kube.IsIgnoredNamespace(n.Labels)
+	}
+	return left, nil
+}
+
+// couldBeBatch reports whether a pod of a Job runs as a service because its owner has not
+// chosen a class. One with batch resources, or without requests, is BE already.
+func couldBeBatch(p *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(p)
+	if owner == nil || owner.Kind != "Job" || schema.FromAPIVersionAndKind(owner.APIVersion, "").Group != batchv1.GroupName {
+		return false
+	}
+	cpu, memory := kube.Requested(p)
+	return !kube.IsIgnored(p) && cpu == 0 && memory == 0 && kube.Class(p) == "" && kube.ClassWithDefault(p) == node.LS
+}
+
+func jobPodOf(p *corev1.Pod) prospect.JobPod {
+	a := kube.Native(p)
+	out := prospect.JobPod{Node: printable.Text(p.Spec.NodeName), CPU: a.CPURequest.Or(0), Memory: a.MemoryRequest.Or(0), Ended: kube.HasEnded(p)}
+	if p.Status.StartTime != nil {
+		out.Begin = p.Status.StartTime.Unix()
+	} else {
+		out.Begin = p.CreationTimestamp.Unix()
+	}
+	if !out.Ended {
+		return out
+	}
+	for _, s := range p.Status.ContainerStatuses {
+		if t := s.State.Terminated; t != nil && !t.FinishedAt.IsZero() {
+			out.End = max(out.End, t.FinishedAt.Unix())
+		}
+	}
+	return out
+}
+
+// usedBy returns what pods use now. It is not known without metrics-server, without the
+// right to read its numbers, and if it has none of a pod.
+func usedBy(ctx context.Context, c client.Client, running map[client.ObjectKey]bool) (sum node.Maybe[unit.MilliCPU]) {
+	if len(running) == 0 {
+		return sum
+	}
+	var list unstructured.UnstructuredList
+	list.SetGroupVersionKind(podMetrics.GroupVersion().WithKind(podMetrics.Kind + "List"))
+	if err := c.List(ctx, &list, ofJobs); err != nil {
+		return sum // the page says that it is not known
+	}
+	var used unit.MilliCPU
+	seen := 0
+	for i := range list.Items {
+		if !running[client.ObjectKeyFromObject(&list.Items[i])] {
+			continue
+		}
+		cpu, err := usageOf(&list.Items[i])
+		if err != nil {
+			return sum // as above
+		}
+		used, seen = used+cpu, seen+1
+	}
+	if seen < len(running) {
+		return sum
+	}
+	return node.Some(used)
+}
+
+// usageOf returns the CPU that the containers of a pod use.
+func usageOf(of *unstructured.Unstructured) (sum unit.MilliCPU, err error) {
+	var read struct {
+		Containers []struct {
+			Usage corev1.ResourceList `json:"usage"`
+		} `json:"containers"`
+	}
+	text, err := of.MarshalJSON()
+	if err != nil {
+		return 0, err
+	}
+	if err := json.Unmarshal(text, &read); err != nil {
+		return 0, fmt.Errorf("read the use of %s: %w", of.GetName(), err)
+	}
+	for _, c := range read.Containers {
+		sum += quantity.CPU(*c.Usage.Cpu(), unit.Up)
+	}
+	return sum, nil
+}
