@@ -292,7 +292,8 @@ func Step(c Config, s State, b Block, nodes []Node, now time.Time, seed uint64) 
 		until = b.services
 	}
 	until = s.spend(until, b, waited(b.watched, read), now)
-	if v, over := s.price(until, now); over {
+	if v, over := s.price(until, len(nodes), now); over {
+		s.Services = until // what the verdict is about, so that it can be computed again
 		s = s.end(Back, v)
 		return s, Block{}, []Verdict{v}
 	}
@@ -602,8 +603,10 @@ func (l Ledger) spent(margin unit.Percent, now time.Time) float64 {
 }
 
 // price reports whether a service has spent its part of the margin, and the verdict.
-func (s State) price(services map[string]Ledger, now time.Time) (Verdict, bool) {
-	v := Verdict{At: now, Code: Price, Stage: s.Stage, Share: s.Config.Shares[s.Stage], Blocks: s.Blocks, Logs: len(s.Logs)}
+func (s State) price(services map[string]Ledger, nodes int, now time.Time) (Verdict, bool) {
+	v := Verdict{
+		At: now, Code: Price, Stage: s.Stage, Share: s.Config.Shares[s.Stage], Nodes: s.Config.part(s.Stage, nodes), Blocks: s.Blocks, Logs: len(s.Logs),
+	}
 	for _, name := range slices.Sorted(maps.Keys(services)) {
 		if spent := services[name].spent(s.Config.Margin, now); spent > v.Spent {
 			v.Spent, v.Service = spent, name

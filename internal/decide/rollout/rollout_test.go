@@ -175,8 +175,12 @@ func TestALargeHarmEndsWithinAnEpoch(t *testing.T) {
 	p := newPlay(4)
 	p.harm = 30
 	v := p.until(t, Price, time.Hour)
-	if p.on() != 0 || v.Service != "shop/web" || v.Spent < spendable || v.Spent > 1 || v.Blocks != 0 {
+	if p.on() != 0 || v.Service != "shop/web" || v.Spent < spendable || v.Spent > 1 || v.Blocks != 0 || v.Nodes != 2 {
 		t.Errorf("%d nodes are on after %+v", p.on(), v)
+	}
+	p.restart(t)
+	if again := p.state.Services[v.Service].spent(p.config.Margin, v.At); math.Abs(again-v.Spent) > 1e-9 {
+		t.Errorf("by the stored numbers it has spent %v, and the verdict says %v", again, v.Spent)
 	}
 }
 
