@@ -222,15 +222,16 @@ func (n Node) measured() bool { return n.Fresh && len(n.Waits) > 0 }
 type Block struct {
 	drawn, half int
 	// watched are the counters since the epoch began, and before those since the wash-out.
-	watched, before        map[string]reading
-	watchedSince, beforeAt time.Time
-	first                  map[string]map[string]switchback.Count // that compare may use of the first epoch, by node and service
-	services               map[string]Ledger                      // with the first epoch
+	watched, before map[string]reading
+	watchedSince    time.Time
+	first           map[string]map[string]switchback.Count // that compare may use of the first epoch, by node and service
+	services        map[string]Ledger                      // with the first epoch
 	// usual is what services waited on a node in the last epoch in which it was off.
 	usual map[string]map[string]switchback.Count
 }
 
 type reading struct {
+	at    time.Time
 	run   string
 	batch bool
 	waits map[string]switchback.Count
@@ -259,14 +260,14 @@ func Step(c Config, s State, b Block, nodes []Node, now time.Time, seed uint64) 
 	if s.Phase != Compares {
 		return s, Block{}, nil
 	}
-	read := s.read(nodes)
+	read := s.read(nodes, now)
 	if s.Drawn == 0 { // all nodes are off: this shows what is usual
-		switch {
-		case b.watched == nil || now.Before(b.watchedSince):
-			b.watched, b.watchedSince = read, now
-		case now.Sub(b.watchedSince) >= c.Epoch/2:
+		if now.Before(b.watchedSince) {
+			b.watched = nil
+		}
+		if b = b.watch(read, now); now.Sub(b.watchedSince) >= c.Epoch/2 {
 			b.usual = waited(b.watched, read)
-			s.Services = s.add(s.Services, b.watched, read, nodes, now.Sub(b.watchedSince))
+			s.Services = s.add(s.Services, b.watched, read, nodes)
 			s, b = s.draw(nodes, b, now)
 		}
 		return s, b, nil
@@ -301,12 +302,12 @@ func Step(c Config, s State, b Block, nodes []Node, now time.Time, seed uint64) 
 	case passed < c.Epoch/washOut:
 		return s, b, nil
 	case b.before == nil:
-		b.before, b.beforeAt = read, now
+		b.before = read
 		return s, b, nil
 	case passed < c.Epoch:
 		return s, b, nil
 	}
-	services := s.add(until, b.before, read, nodes, now.Sub(b.beforeAt))
+	services := s.add(until, b.before, read, nodes)
 	waits := waited(b.before, read)
 	usual := map[string]map[string]switchback.Count{}
 	maps.Copy(usual, b.usual)
@@ -421,7 +422,7 @@ func (s State) draw(nodes []Node, b Block, now time.Time) (State, Block) {
 
 // read returns the counters of the nodes of the block, or of all nodes before the first
 // block, that are on or off as they should be.
-func (s State) read(nodes []Node) map[string]reading {
+func (s State) read(nodes []Node, now time.Time) map[string]reading {
 	part := map[string]bool{}
 	for _, p := range s.Pairs {
 		part[p[0]], part[p[1]] = true, true
@@ -429,7 +430,7 @@ func (s State) read(nodes []Node) map[string]reading {
 	all := map[string]reading{}
 	for _, n := range nodes {
 		if (part[n.Name] || s.Drawn == 0) && n.Fresh && n.On == s.IsOn(n.Name) && len(n.Waits) > 0 {
-			all[n.Name] = reading{n.Run, n.Batch, n.Waits}
+			all[n.Name] = reading{now, n.Run, n.Batch, n.Waits}
 		}
 	}
 	return all
@@ -484,7 +485,7 @@ func (s State) compare(first, second map[string]map[string]switchback.Count) []f
 const maxServices = 1000
 
 // add adds the waits of an epoch between two readings to those of the services until then.
-func (s State) add(until map[string]Ledger, before, after map[string]reading, nodes []Node, lasted time.Duration) map[string]Ledger {
+func (s State) add(until map[string]Ledger, before, after map[string]reading, nodes []Node) map[string]Ledger {
 	sum := map[string]Ledger{}
 	maps.Copy(sum, until)
 	waits := waited(before, after)
@@ -501,7 +502,7 @@ func (s State) add(until map[string]Ledger, before, after map[string]reading, no
 			case on:
 				l.On = l.On.Plus(more)
 			default:
-				l.Off, l.OffFor = l.Off.Plus(more), l.OffFor+lasted
+				l.Off, l.OffFor = l.Off.Plus(more), l.OffFor+after[node].at.Sub(before[node].at)
 			}
 			sum[name] = l
 		}

@@ -184,6 +184,28 @@ func TestALargeHarmEndsWithinAnEpoch(t *testing.T) {
 	}
 }
 
+// TestWhatIsUsualIsReadOnNodesThatReportLater begins when no agent has reported, as when a
+// rollout is installed together with Tenon. A large harm must end within the first epoch.
+func TestWhatIsUsualIsReadOnNodesThatReportLater(t *testing.T) {
+	p := newPlay(4)
+	p.harm = 30
+	for range 3 {
+		for i := range p.nodes {
+			p.nodes[i].Fresh = false
+		}
+		p.step(t)
+	}
+	for i := range p.nodes {
+		p.nodes[i].Fresh = true
+	}
+	if v := p.until(t, Price, plain.Epoch*3/2); v.Spent > 1 {
+		t.Errorf("it goes back late: %+v", v)
+	}
+	if l := p.state.Services["shop/web"]; l.OffFor > time.Duration(len(p.nodes))*plain.Epoch/2-time.Duration(len(p.nodes))*time.Minute {
+		t.Errorf("the services were read for %v on nodes that are off: the time without reports counts", l.OffFor)
+	}
+}
+
 // TestAProcessThatEndsLosesNoMoreThanABlock ends the process at random times.
 func TestAProcessThatEndsLosesNoMoreThanABlock(t *testing.T) {
 	for _, every := range []int{150, 37, 400} {
