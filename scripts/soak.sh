@@ -48,7 +48,7 @@ stage() {
 	chart | cluster-build) make --no-print-directory "$1" ;;
 	vm-kernel) make --no-print-directory vm-kernel vm-kernel-built ;;
 	root) tests root 60m ./... -- $sudo env TENON_TEST_STRICT=1 ;;
-	cluster) tests cluster 120m ./test/cluster/... -- $sudo env TENON_TEST_STRICT=1 TENON_TEST_CLUSTER=1 ;;
+	cluster) tests cluster 150m ./test/cluster/... -- $sudo env TENON_TEST_STRICT=1 TENON_TEST_CLUSTER=1 ;;
 	walk) scripts/walk-cluster.sh ;;
 	release) scripts/walk-release.sh ;; # an hour where nothing is built
 	cold) $sudo scripts/walk-cold.sh ;; # an hour: it builds Kubernetes, and measures
