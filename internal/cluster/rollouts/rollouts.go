@@ -152,5 +152,8 @@ func ago(now, then time.Time) string { return minutes(now.Sub(then)) }
 
 // minutes prints a time without seconds: 1h30m.
 func minutes(d time.Duration) string {
+	if d < time.Minute {
+		return "less than a minute"
+	}
 	return strings.TrimSuffix(d.Truncate(time.Minute).String(), "0s")
 }

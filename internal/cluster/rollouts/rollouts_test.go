@@ -94,6 +94,13 @@ func TestThePageHasALineForEachLook(t *testing.T) {
 	}
 }
 
+// TestARolloutThatHasJustBegunSaysSo reads the page in the first minute.
+func TestARolloutThatHasJustBegunSaysSo(t *testing.T) {
+	if text := Text(played(1, 1, 0), begin.Add(20*time.Second)); !strings.Contains(text, "\nStage 1 of 3 began less than a minute ago: ") {
+		t.Errorf("the page is\n%s", text)
+	}
+}
+
 // TestTheNumbersOfALookAreRaw checks that the values of a stage give its verdict again.
 func TestTheNumbersOfALookAreRaw(t *testing.T) {
 	s := played(2000, 1.1, 3)
