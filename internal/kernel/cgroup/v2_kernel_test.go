@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -122,6 +123,74 @@ func TestV2UnusedProtectionGoesToOtherMemoryBelow(t *testing.T) {
 		t.Errorf("%d events low if the parent has what the service needs, and %d if it has the whole setting of the service: want none, and some if RecursiveProtection, which is %t",
 			followed, whole, tree.RecursiveProtection)
 	}
+}
+
+// TestV2ReclaimAnswers asks for page cache that is there, for memory that cannot go where
+// there is no swap, and in a group that is gone. A write does not begin after the end of
+// its context.
+func TestV2ReclaimAnswers(t *testing.T) {
+	tree, path := v2Group(t)
+	dir, err := tree.Dir(memory, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dir + "/memory.reclaim"); err != nil {
+		t.Skip("needs memory.reclaim (Linux 5.19)")
+	}
+	const mib = unit.Bytes(1 << 20)
+	runIn(t, tree, path, "x=$(head -c 8388608 /dev/zero | tr '\\0' x); read more")
+	awaitCount(t, "the group uses 8 MiB", func() (bool, string) {
+		used, err := tree.MemoryCurrent(path)
+		return err == nil && used >= 8*mib, fmt.Sprint(used, err)
+	})
+	got, err := Reclaim(t.Context(), tree, path, 1024*mib)
+	if !errors.Is(err, syscall.EAGAIN) || got > 64*mib {
+		t.Errorf("more than there is: %v, %v, want EAGAIN", got, err)
+	}
+	if _, err := Reclaim(t.Context(), tree, path+"/none", mib); !errors.Is(err, ErrGone) {
+		t.Errorf("in a group that is gone: %v", err)
+	}
+	over, stop := context.WithCancel(t.Context())
+	stop()
+	if got, err := Reclaim(over, tree, path, mib); !errors.Is(err, syscall.EINTR) || got > mib {
+		t.Errorf("after the end: %v, %v, want EINTR", got, err)
+	}
+}
+
+// TestV2ReclaimIsInterrupted ends a reclaim of page cache by the end of its context. On
+// tmpfs, from which nothing can be reclaimed, the kernel may give up before.
+func TestV2ReclaimIsInterrupted(t *testing.T) {
+	tree, path := v2Group(t)
+	if dir, err := tree.Dir(memory, path); err != nil {
+		t.Fatal(err)
+	} else if _, err := os.Stat(dir + "/memory.reclaim"); err != nil {
+		t.Skip("needs memory.reclaim (Linux 5.19)")
+	}
+	const size = 48 << 20
+	file := t.TempDir() + "/file"
+	runIn(t, tree, path, fmt.Sprintf("head -c %d /dev/zero >%s; sync; while cat %[2]s >/dev/null; do sleep 0.2; done", size, file))
+	awaitCount(t, "the group has the file", func() (bool, string) {
+		used, err := tree.MemoryCurrent(path)
+		return err == nil && used >= size, fmt.Sprint(used, err)
+	})
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(file, &fs); err != nil {
+		t.Fatal(err)
+	}
+	const tmpfs = 0x01021994
+	for try := range 100 {
+		time.Sleep(100 * time.Millisecond)
+		ctx, stop := context.WithTimeout(t.Context(), time.Duration(1+try%20)*time.Millisecond)
+		got, err := Reclaim(ctx, tree, path, 1<<40)
+		stop()
+		if !errors.Is(err, syscall.EAGAIN) && !errors.Is(err, syscall.EINTR) {
+			t.Fatal(err)
+		}
+		if errors.Is(err, syscall.EINTR) && got > 0 || fs.Type == tmpfs && try >= 20 {
+			return
+		}
+	}
+	t.Error("no reclaim ended with its context")
 }
 
 func TestV2GroupsHavePressureAndPartitions(t *testing.T) {
