@@ -58,6 +58,7 @@ const (
 	FeatureCPUPartition   Feature = "cpuset.cpus.partition"
 	FeatureMemoryLimit    Feature = "memory.max"
 	FeatureMemoryProtect  Feature = "memory.low"
+	FeatureMemoryReclaim  Feature = "memory.reclaim"
 	FeaturePSINode        Feature = "psi"
 	FeaturePSICgroup      Feature = "psi.cgroup"
 	FeatureEEVDFSlice     Feature = "eevdf.slice"

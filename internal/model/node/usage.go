@@ -40,6 +40,8 @@ type Usage struct {
 	// WorkingSet is Memory without the page cache that was not used lately
 	// (inactive_file), as the kubelet measures it.
 	WorkingSet Maybe[unit.Bytes] `json:"working_set,omitzero"`
+	// Free is the memory of the node that holds nothing (MemFree). It is absent for a workload.
+	Free Maybe[unit.Bytes] `json:"free,omitzero"`
 	// Refaults is the number of pages that the kernel reclaimed and soon read
 	// back. It grows if the working set does not fit into memory.
 	Refaults Maybe[int64] `json:"refaults,omitzero"`
@@ -47,6 +49,8 @@ type Usage struct {
 	Read     Maybe[unit.Bytes] `json:"read,omitzero"`
 	Written  Maybe[unit.Bytes] `json:"written,omitzero"`
 	Pressure Pressure          `json:"pressure,omitzero"`
+	// Reclaim says what the kernel has reclaimed from a workload because Tenon asked for it.
+	Reclaim Reclaim `json:"reclaim,omitzero"`
 }
 
 // Pressure is the time that tasks waited for each resource
