@@ -19,6 +19,7 @@ const (
 	applies    occasion = "apply"      // Apply performs a step of the plan, also during a restore
 	groups     occasion = "groups"     // a command makes and removes the cgroup that it needs
 	reflex     occasion = "reflex"     // the write cannot wait for the next tick: Guard, Tend, an event of the scheduler
+	paced      occasion = "paced"      // the write may take long, so a goroutine makes it after the tick that decided it
 	counts     occasion = "counts"     // the kernel starts to count; no task runs differently
 	tries      occasion = "tries"      // a capability is tested on an object of the agent, and the object is restored
 	own        occasion = "own"        // a process of Tenon configures itself or a command that it started
@@ -60,6 +61,7 @@ var kernelWrites = []struct {
 	{reflex, "machine/isolation/strays.go", "demote endDemotions", "a thread that waits so long that the kernel would end the scheduler"},
 	{reflex, "machine/isolation/cookies.go", "strip", "a latency-sensitive thread with the cookie of best-effort ones"},
 	{reflex, "machine/isolation/attribute.go", "strip", "a latency-sensitive thread with what only best-effort ones have"},
+	{paced, "machine/host/host.go", "reclaim", "the memory of best-effort work that the kernel reclaims"},
 	{counts, "machine/usage/delays.go", "Count start end", "begin and end of counting"},
 	{counts, "machine/usage/slots.go", "follow assign shareSlot", "the workloads whose waits are counted"},
 	{counts, "machine/usage/siblings.go", "watchSiblings", "the CPUs on whose siblings best-effort work is counted"},

@@ -23,7 +23,7 @@ var defaults = Strategies{
 		CPUEvictPolicy:                  node.Some("evictByRealLimit"),
 	},
 	QOS: QOS{
-		Policies:    Policies{CPUPolicy: node.Some("groupIdentity"), HoldMicroseconds: node.Some[int64](200), LongSlices: node.Some(true), Trials: node.Some(true), LimitSeats: node.Some(false)},
+		Policies:    Policies{CPUPolicy: node.Some("groupIdentity"), HoldMicroseconds: node.Some[int64](200), LongSlices: node.Some(true), Trials: node.Some(true), LimitSeats: node.Some(false), ReclaimFree: node.Some[unit.Percent](0)},
 		LSRClass:    classDefaults(2, true, 100, 95, 20, -25),
 		LSClass:     classDefaults(2, true, 100, 95, 20, -25),
 		BEClass:     classDefaults(-1, false, 30, 95, 20, 50),

@@ -6,6 +6,7 @@ import (
 
 	"tenon.sh/tenon/internal/decide/isolation"
 	"tenon.sh/tenon/internal/model/node"
+	"tenon.sh/tenon/internal/model/unit"
 )
 
 // Policies selects mechanisms for parts of QOS. By default, trials on the node
@@ -20,6 +21,8 @@ type Policies struct {
 	HeadroomCores    node.Maybe[int64]  `json:"cpuIsolationHeadroomCores,omitzero" range:"0..64"`
 	LongSlices       node.Maybe[bool]   `json:"cpuIsolationLongSlices,omitzero"`
 	LimitSeats       node.Maybe[bool]   `json:"cpuLimitSeats,omitzero"`
+	// ReclaimFree is the part of the node's memory that BE work should leave free.
+	ReclaimFree node.Maybe[unit.Percent] `json:"memoryReclaimFreePercent,omitzero" range:"0..50"`
 }
 
 // CPUQOS configures which classes get the CPU first.

@@ -4,6 +4,7 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/seat"
 	"tenon.sh/tenon/internal/decide/facts"
 	"tenon.sh/tenon/internal/decide/policy"
+	"tenon.sh/tenon/internal/decide/reclaim"
 )
 
 // Policy returns the configuration of the policies.
@@ -18,6 +19,7 @@ func (s Strategies) Policy() policy.Config {
 		Suppress:   s.Threshold.suppress(),
 		Burst:      s.Burst.burst(),
 		Memory:     s.QOS.memory(),
+		Reclaim:    reclaim.Config{FreePercent: valueOf(s.QOS.Policies.ReclaimFree)},
 		IO:         s.QOS.io(),
 		Cache:      s.QOS.cache(),
 		Overcommit: s.Colocation.overcommit(),

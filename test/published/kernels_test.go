@@ -41,8 +41,9 @@ const (
 	v2CPU    = "cpu.weight cpu.max"
 	v2CPUSet = "cpuset.cpus cpuset.cpus.partition" // 5.0
 	v2Memory = "memory.max memory.high memory.low memory.min"
-	burst    = " cpu.max.burst" // 5.14
-	idle     = " cpu.idle"      // 5.15
+	burst    = " cpu.max.burst"  // 5.14
+	idle     = " cpu.idle"       // 5.15
+	reclaim  = " memory.reclaim" // 5.19
 )
 
 func v1(more string) map[string]string {
@@ -51,6 +52,13 @@ func v1(more string) map[string]string {
 
 func v2(more string) map[string]string {
 	return map[string]string{"cpu": v2CPU + more + " cpu.pressure", "cpuset": v2CPUSet, "memory": v2Memory, "cgroup": "cgroup.freeze"}
+}
+
+// since519 does the same as v2, with the files of Linux 5.19.
+func since519(more string) map[string]string {
+	files := v2(burst + idle + more)
+	files["memory"] += reclaim
+	return files
 }
 
 var (
@@ -67,10 +75,10 @@ var kernelTrees = []kernelTree{
 	{"5.10 (Alibaba Cloud Linux 3, Anolis OS)", 1, v1(" cpu.bvt_warp_ns cpu.identity"), true, true, nil},
 	{"5.10 (openEuler)", 1, v1(" cpu.qos_level"), true, true, nil},
 	{"5.15", 2, v2(burst + idle), true, true, since514},
-	{"6.1", 2, v2(burst + idle), true, true, since514},
-	{"6.6 (Anolis OS)", 2, v2(burst + idle + " cpu.priority"), true, true, since514},
-	{"6.12", 2, v2(burst + idle), true, true, since612},
-	{"6.18", 2, v2(burst + idle), true, true, since612},
+	{"6.1", 2, since519(""), true, true, since514},
+	{"6.6 (Anolis OS)", 2, since519(" cpu.priority"), true, true, since514},
+	{"6.12", 2, since519(""), true, true, since612},
+	{"6.18", 2, since519(""), true, true, since612},
 }
 
 // make writes the tree, and returns what the probe of tenon doctor sees in it.
@@ -149,6 +157,9 @@ func TestWhatANodeGetsByKernel(t *testing.T) {
 		memory := "a limit"
 		if can.Has(node.FeatureMemoryProtect) {
 			memory = "a limit, and protection"
+		}
+		if can.Has(node.FeatureMemoryReclaim) {
+			memory = "a limit, protection, and reclaim"
 		}
 		pressure := "no"
 		if can.Has(node.FeaturePSINode) {

@@ -34,8 +34,8 @@ var (
 		"TestIsolation", "TestKubeletOnCgroupV2", "alternating", "TestClusterWithSystemd", conformance,
 		"lab", "TestQOSByHandInKernels", "alternating", "TestSignalsOnCgroupV2", conformance,
 	}
-	// The first loads the tracing programs. Both read a machine of many caches.
-	shaped = []string{"TestProbeOnCgroupV2", "TestTenondOnSeveralCaches"}
+	// The first loads the tracing programs. The first two read a machine of many caches.
+	shaped = []string{"TestProbeOnCgroupV2", "TestTenondOnSeveralCaches", "TestReclaimOnCgroupV2"}
 )
 
 // conformance is the entry of the conformance suite on mostPackages.

@@ -12,6 +12,7 @@ import (
 	"tenon.sh/tenon/internal/decide/cpus/worker"
 	"tenon.sh/tenon/internal/decide/misfit"
 	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/reclaim"
 	"tenon.sh/tenon/internal/decide/slo"
 	"tenon.sh/tenon/internal/decide/suppresscost"
 	"tenon.sh/tenon/internal/decide/verdict"
@@ -188,5 +189,16 @@ type Explanation struct {
 	// Watermark is the cost of the threshold of CPU suppress for best-effort work. It is set
 	// if the explanation is about isolation, best-effort work, or the bound of such work.
 	Watermark *suppresscost.Watermark `json:"watermark,omitempty"`
-	Knobs     []Knob                  `json:"knobs"`
+	// Reclaim says what the kernel was asked to reclaim from the explained best-effort
+	// workload. It is nil if the reclaim is off.
+	Reclaim *Reclaim `json:"reclaim,omitempty"`
+	Knobs   []Knob   `json:"knobs"`
+}
+
+// A Reclaim is what the kernel has reclaimed from one workload, and the state of its steps.
+type Reclaim struct {
+	Done node.Reclaim `json:"done"`
+	Work reclaim.Work `json:"work"`
+	// Lacks is what the node lacks of the free memory that the configuration wants.
+	Lacks unit.Bytes `json:"lacks,omitempty"`
 }

@@ -45,8 +45,12 @@ func (l *Ledger) ExplainWorkload(name string) (Explanation, error) {
 			e.Watermark = watermarkOf(l.last)
 		}
 		for _, of := range l.last.Snapshot.Workloads {
-			if of.ID == w.ID {
-				e.Effects = l.last.Trials.EffectsOn(switchback.NameOf(&of))
+			if of.ID != w.ID {
+				continue
+			}
+			e.Effects = l.last.Trials.EffectsOn(switchback.NameOf(&of))
+			if work := l.last.Reclaim.Work[w.ID]; work != nil {
+				e.Reclaim = &Reclaim{of.Usage.Reclaim, *work, l.last.Reclaim.Lacks}
 			}
 		}
 	case l.hasKnobs(node.CgroupPath(name)):

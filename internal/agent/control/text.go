@@ -273,6 +273,9 @@ func (e Explanation) String() string {
 		for _, effect := range e.Effects {
 			b.WriteString(trialEffect(effect, e.At, PrintDuration))
 		}
+		if e.Reclaim != nil {
+			e.Reclaim.describe(&b)
+		}
 	} else {
 		fmt.Fprintf(&b, "%s: a cgroup\n", node.Knob{Cgroup: e.Cgroup}.Object())
 	}

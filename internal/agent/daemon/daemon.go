@@ -197,6 +197,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	background.Go(func() { d.minutes.run(ctx) })
 	background.Go(func() { d.outlooks.run(ctx) })
 	if !d.Observe {
+		background.Go(func() { d.host.Reclaims().Run(ctx) })
 		background.Go(func() { keepAlive(ctx, d.guard.ticks, d.guard, d.host.Isolation(), d.Log) })
 	}
 	d.show.serve(ctx, o, d.operator(), &background)

@@ -230,3 +230,7 @@ func (d *daemon) ApplyAll(ctx context.Context, steps []plan.Step) []error {
 
 // Guard does the host's work between two snapshots that is not a step of a plan.
 func (d *daemon) Guard() error { return d.host.Guard() }
+
+// Reclaim hands the orders of a tick to the goroutine that carries them out. It is a
+// method of loop.Reclaimer.
+func (d *daemon) Reclaim(orders []node.ReclaimOrder) { d.host.Reclaims().Ask(orders) }

@@ -55,6 +55,13 @@ type Guard interface {
 	Guard() error
 }
 
+// A Reclaimer is a Host that can reclaim memory beside the loop.
+type Reclaimer interface {
+	// Reclaim takes the orders of a tick and returns at once. Later snapshots show what
+	// became of them (node.Usage.Reclaim).
+	Reclaim([]node.ReclaimOrder)
+}
+
 // An Agent keeps the knobs of one node at the values that the policies want.
 type Agent struct {
 	Host   Host
@@ -113,6 +120,7 @@ func (a *Agent) tickOnce(ctx context.Context, events []tick.Event) (tick.Tick, e
 	t.Lasted = a.lasted
 	t.Single = a.state.Single.InForce(s)
 	t.Held, t.Misfits, t.Victims = a.state.CPUs, a.state.Misfits.Misfits(), a.state.Evictions.Victims
+	t.Reclaim = a.state.Reclaim
 	t.Slices = a.state.Seats.Slices(a.Config.Seats)
 	t.Trials = a.state.Selector.Trials.Shown()
 	a.watermark = a.charge(s)
@@ -133,6 +141,9 @@ func (a *Agent) tickOnce(ctx context.Context, events []tick.Event) (tick.Tick, e
 		if err != nil {
 			errs = append(errs, err)
 		}
+	}
+	if r, reclaims := a.Host.(Reclaimer); reclaims && !a.DryRun {
+		r.Reclaim(t.Reclaim.Orders())
 	}
 	if g, guards := a.Host.(Guard); guards && !a.DryRun {
 		errs = append(errs, g.Guard())

@@ -290,7 +290,7 @@ func fill(v reflect.Value, n int64) {
 // paths. It omits fields of a Tick that do not describe the node.
 func leaves(v reflect.Value, path string, visit func(string, reflect.Value)) []string {
 	switch path {
-	case ".Tick.Snapshot.At", ".Tick.Snapshot.Knobs.Now", ".Tick.Snapshot.Knobs.Before", ".Tick.Wants", ".Tick.Objectives", ".Tick.Baselines", ".Tick.Lasted", ".Tick.BackOff", ".Tick.Single", ".Tick.Misfits", ".Tick.Victims", ".Tick.Slices", ".Tick.Watermark", ".Tick.Batch", ".Tick.Promises", ".Tick.Outlook", ".Tick.Held", ".Tick.Trials", ".Tick.Selection", ".Tick.Isolation", ".Tick.Done", ".Tick.Shadow", ".Tick.Refused", ".Before", ".Tick.Snapshot.Workloads[].ID":
+	case ".Tick.Snapshot.At", ".Tick.Snapshot.Knobs.Now", ".Tick.Snapshot.Knobs.Before", ".Tick.Wants", ".Tick.Objectives", ".Tick.Baselines", ".Tick.Lasted", ".Tick.BackOff", ".Tick.Single", ".Tick.Misfits", ".Tick.Reclaim", ".Tick.Victims", ".Tick.Slices", ".Tick.Watermark", ".Tick.Batch", ".Tick.Promises", ".Tick.Outlook", ".Tick.Held", ".Tick.Trials", ".Tick.Selection", ".Tick.Isolation", ".Tick.Done", ".Tick.Shadow", ".Tick.Refused", ".Before", ".Tick.Snapshot.Workloads[].ID":
 		return nil
 	}
 	composite := v.Kind() == reflect.Struct && !strings.Contains(v.Type().String(), "Maybe") && v.Type() != reflect.TypeFor[unit.CPUSet]() && v.Type() != reflect.TypeFor[time.Time]()

@@ -26,7 +26,7 @@ func sameUse(a, b *node.Usage) bool {
 	return a.CPU == b.CPU && a.Throttled == b.Throttled && a.Periods == b.Periods && a.ThrottledPeriods == b.ThrottledPeriods &&
 		a.Threads == b.Threads && a.Runnable == b.Runnable &&
 		a.Steal == b.Steal && a.Delay.Sum == b.Delay.Sum && a.Delay.Timeslices == b.Delay.Timeslices &&
-		a.Memory == b.Memory && a.WorkingSet == b.WorkingSet && a.Refaults == b.Refaults &&
+		a.Memory == b.Memory && a.WorkingSet == b.WorkingSet && a.Refaults == b.Refaults && a.Free == b.Free && a.Reclaim == b.Reclaim &&
 		a.Read == b.Read && a.Written == b.Written && a.Pressure == b.Pressure &&
 		slices.Equal(a.Delay.Counts, b.Delay.Counts) && maps.Equal(a.PerCPU, b.PerCPU) && a.Requests.Equal(b.Requests)
 }

@@ -27,12 +27,15 @@ var (
 	descNodePressure   = desc("tenon_node_pressure_seconds_total", "Time in which some tasks of the node, or all of them, waited for a resource (PSI).", "resource", "tasks")
 	descNodeWorkingSet = desc("tenon_node_working_set_bytes", "Memory of the node in use, without page cache that was not used lately.")
 	descNodeRefaults   = desc("tenon_node_refaults_total", "Pages that were read back soon after they had been reclaimed.")
+	descNodeFree       = desc("tenon_node_memory_free_bytes", "Memory of the node that holds nothing, not even page cache.")
 	descNodeRead       = desc("tenon_node_read_bytes_total", "Bytes read from block devices.")
 	descNodeWritten    = desc("tenon_node_written_bytes_total", "Bytes written to block devices.")
 
 	descPressure   = desc("tenon_workload_pressure_seconds_total", "Time in which some tasks of a workload waited for a resource (PSI).", append(workloadLabels, "resource")...)
 	descWorkingSet = desc("tenon_workload_working_set_bytes", "Memory charged to a workload without page cache that was not used lately.", workloadLabels...)
 	descRefaults   = desc("tenon_workload_refaults_total", "Pages of a workload that were read back soon after they had been reclaimed.", workloadLabels...)
+	descReclaimed  = desc("tenon_workload_reclaim_bytes_total", "Memory of a best-effort workload that Tenon has asked the kernel to reclaim (asked), and that the kernel reclaimed meanwhile (got), since the agent started.", append(workloadLabels, "amount")...)
+	descReclaim    = desc("tenon_workload_reclaim_step_bytes", "Memory of a best-effort workload that the next step of the reclaim asks for.", workloadLabels...)
 	descPeriods    = desc("tenon_workload_quota_periods_total", "Periods of the workload's own CPU quota in which it ran, by outcome: throttled or free.", append(workloadLabels, "outcome")...)
 	descRead       = desc("tenon_workload_read_bytes_total", "Bytes that a workload has read from block devices.", workloadLabels...)
 	descWritten    = desc("tenon_workload_written_bytes_total", "Bytes that a workload has written to block devices.", workloadLabels...)
@@ -46,6 +49,7 @@ func (e emitter) emitNodeSLO(u node.Usage) {
 	}
 	e.bytes(descNodeWorkingSet, u.WorkingSet)
 	count(e, descNodeRefaults, u.Refaults)
+	e.bytes(descNodeFree, u.Free)
 	count(e, descNodeRead, u.Read)
 	count(e, descNodeWritten, u.Written)
 }
@@ -69,6 +73,11 @@ func (e emitter) emitSLO(t tick.Tick, w node.Workload, labels ...string) {
 	}
 	e.bytes(descWorkingSet, u.WorkingSet, labels...)
 	count(e, descRefaults, u.Refaults, labels...)
+	if work := t.Reclaim.Work[w.ID]; work != nil {
+		count(e, descReclaimed, node.Some(u.Reclaim.Asked), with("asked")...)
+		count(e, descReclaimed, node.Some(u.Reclaim.Got), with("got")...)
+		e.gauge(descReclaim, float64(work.Step), labels...)
+	}
 	count(e, descRead, u.Read, labels...)
 	count(e, descWritten, u.Written, labels...)
 	all, _ := u.Periods.Value() // 0: unknown, or without a quota there are none

@@ -23,6 +23,7 @@ import (
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/promise"
 	"tenon.sh/tenon/internal/decide/prospect"
+	"tenon.sh/tenon/internal/decide/reclaim"
 	"tenon.sh/tenon/internal/decide/slo"
 	"tenon.sh/tenon/internal/decide/suppresscost"
 	"tenon.sh/tenon/internal/decide/tick"
@@ -82,6 +83,8 @@ func tickAt(second int) tick.Tick {
 		CPU:    promise.Amount[unit.MilliCPU]{Code: promise.Known, Value: 400, Judged: 10, Kept: 9},
 		Memory: promise.Amount[unit.Bytes]{Code: promise.TooFew, Windows: 3, Needed: 72},
 	}}
+	t.Reclaim.Work = map[node.WorkloadID]*reclaim.Work{"be.slice/job": {Step: 2 << 20}}
+	t.Snapshot.Workloads[0].Usage.Reclaim, t.Snapshot.Usage.Free = node.Reclaim{Asked: 3 << 20, Got: 1 << 20}, memory
 	t.Misfits = map[node.WorkloadID]*misfit.Misfit{"web": {Kind: misfit.Threads}}
 	web.Usage.Refaults, web.Usage.WorkingSet, web.Usage.Written, web.Usage.Read = node.Some[int64](7), memory, memory, memory
 	t.Snapshot.Usage.WorkingSet, t.Snapshot.Usage.Read, t.Snapshot.Usage.Written = memory, memory, memory
@@ -169,6 +172,10 @@ func TestMetricsAreReadFromTheTicks(t *testing.T) {
 		`tenon_cpu_misfits{kind="limit"} 0`,
 		`tenon_node_pressure_seconds_total{resource="io",tasks="all"} 3`,
 		`tenon_node_refaults_total 9`,
+		`tenon_node_memory_free_bytes 1.048576e+06`,
+		`tenon_workload_reclaim_bytes_total{amount="asked",class="BE",namespace="",pod="",workload="be.slice/job"} 3.145728e+06`,
+		`tenon_workload_reclaim_bytes_total{amount="got",class="BE",namespace="",pod="",workload="be.slice/job"} 1.048576e+06`,
+		`tenon_workload_reclaim_step_bytes{class="BE",namespace="",pod="",workload="be.slice/job"} 2.097152e+06`,
 		`tenon_workload_pressure_seconds_total{class="LS",namespace="",pod="",resource="memory",workload="web"} 3`,
 		`tenon_workload_working_set_bytes{class="LS",namespace="",pod="",workload="web"} 1.048576e+06`,
 		`tenon_workload_refaults_total{class="LS",namespace="",pod="",workload="web"} 7`,
@@ -182,7 +189,7 @@ func TestMetricsAreReadFromTheTicks(t *testing.T) {
 		}
 	}
 	if strings.Contains(text, `throttled_seconds_total{class="LS"`) || strings.Contains(text, `tenon_objective_missed{class="BE"`) ||
-		strings.Contains(text, `quota_periods_total{class="BE"`) {
+		strings.Contains(text, `quota_periods_total{class="BE"`) || strings.Contains(text, `reclaim_bytes_total{amount="got",class="LS"`) {
 		t.Error("a metric exists for a missing counter")
 	}
 	if t.Failed() {

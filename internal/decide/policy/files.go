@@ -32,5 +32,5 @@ func Files(c Config, workloads []node.Workload) []node.File {
 	if facts.AnyOf(workloads, hold.Demands) {
 		files = append(files, ownedByClaims...)
 	}
-	return slices.Concat(files, c.Memory.Files(workloads), c.Cache.Files(workloads), c.IO.Files(workloads), c.Evict.Files())
+	return slices.Concat(files, c.Memory.Files(workloads), c.Reclaim.Files(), c.Cache.Files(workloads), c.IO.Files(workloads), c.Evict.Files())
 }

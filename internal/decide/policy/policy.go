@@ -20,6 +20,7 @@ import (
 	"tenon.sh/tenon/internal/decide/misfit"
 	"tenon.sh/tenon/internal/decide/overcommit"
 	"tenon.sh/tenon/internal/decide/plan"
+	"tenon.sh/tenon/internal/decide/reclaim"
 	"tenon.sh/tenon/internal/decide/slo"
 	"tenon.sh/tenon/internal/decide/suppress"
 	"tenon.sh/tenon/internal/decide/writeconflict"
@@ -38,6 +39,8 @@ type Config struct {
 	Suppress suppress.Config `json:"suppress,omitzero"`
 	// Memory protects and limits memory by class.
 	Memory memory.Config `json:"memory_qos,omitzero"`
+	// Reclaim keeps memory free for services by what the kernel reclaims from BE work.
+	Reclaim reclaim.Config `json:"reclaim,omitzero"`
 	// Cache divides L3 caches and memory bandwidth by class.
 	Cache cache.Config `json:"cache_qos,omitzero"`
 	// IO sets limits, weights and latency targets of block I/O by class.
@@ -82,6 +85,8 @@ type State struct {
 	// Evictions holds the BE workloads that Tenon is evicting, and the state on
 	// which further evictions depend.
 	Evictions evict.State `json:"evictions,omitzero"`
+	// Reclaim holds the steps by which the kernel reclaims memory of BE work.
+	Reclaim reclaim.State `json:"reclaim,omitzero"`
 	// Seats holds the CPUs of BE work with a CPU limit.
 	Seats   seat.State   `json:"seats,omitzero"`
 	Misfits misfit.State `json:"misfits,omitempty"` // of throttled workloads; no policy reads it
@@ -125,6 +130,7 @@ func Decide(c Config, st State, s node.Snapshot) (State, []plan.Want) {
 		shares = cache.Decide(c.Cache, next.CacheBackOff, !next.Selector.ClearsSiblings(c.CPUQOS, s), s)
 	}
 	next.Evictions, ends = evict.Decide(c.Evict, st.Evictions, l, next.Use, s)
+	next.Reclaim = reclaim.Decide(c.Reclaim, st.Reclaim, s)
 	next.Misfits = st.Misfits.Observe(c.Misfit, s)
 	more := 0 // orders
 	if next.Selector.Status.Mechanism == node.MechanismSchedExt {

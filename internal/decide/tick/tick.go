@@ -16,6 +16,7 @@ import (
 	"tenon.sh/tenon/internal/decide/plan"
 	"tenon.sh/tenon/internal/decide/promise"
 	"tenon.sh/tenon/internal/decide/prospect"
+	"tenon.sh/tenon/internal/decide/reclaim"
 	"tenon.sh/tenon/internal/decide/slo"
 	"tenon.sh/tenon/internal/decide/suppresscost"
 	"tenon.sh/tenon/internal/model/node"
@@ -48,6 +49,8 @@ type Tick struct {
 	Single map[node.WorkloadID]culprit.Bound
 	// Misfits holds the workloads whose CPU limit does not fit them.
 	Misfits map[node.WorkloadID]*misfit.Misfit
+	// Reclaim holds the steps by which the kernel reclaims memory of BE workloads.
+	Reclaim reclaim.State
 	// Victims holds the BE workloads that Tenon is evicting.
 	Victims map[node.WorkloadID]evict.Victim
 	// Batch is the amount of CPU and memory that BE may request after this tick.

@@ -35,6 +35,7 @@ var demands = slices.Concat(mechanisms(), []demand{
 	{"resource-threshold-config: memoryEvictThresholdPercent, to freeze what grows", func(c policy.Config) bool { return c.Evict.Memory.ThresholdPercent > 0 }, []node.Feature{node.FeatureCgroupFreezer}},
 	{"resource-qos-config: cpuQOS.schedIdle", func(c policy.Config) bool { return c.CPUQOS.Means == node.FeatureCPUIdle }, []node.Feature{node.FeatureCPUIdle}},
 	{"resource-qos-config: memoryQOS", func(c policy.Config) bool { return len(c.Memory.Classes) > 0 }, []node.Feature{node.FeatureMemoryProtect}},
+	{"resource-qos-config: policies.memoryReclaimFreePercent", func(c policy.Config) bool { return c.Reclaim.FreePercent > 0 }, []node.Feature{node.FeatureMemoryReclaim}},
 	{"resource-qos-config: resctrlQOS", func(c policy.Config) bool { return len(c.Cache.Classes) > 0 }, []node.Feature{node.FeatureResctrlL3, node.FeatureResctrlMB}},
 	{"resource-qos-config: blkioQOS, limits", devices(func(d blockio.Device) bool {
 		return d.ReadBPS > 0 || d.WriteBPS > 0 || d.ReadIOPS > 0 || d.WriteIOPS > 0

@@ -22,6 +22,7 @@ func TestUnsupportedSettingsAreListed(t *testing.T) {
 		key   string
 	}{
 		"resource-qos-config: {lsClass: {memoryQOS: {enable: true, minLimitPercent: 50}}}":                               {[]node.Feature{node.FeatureMemoryProtect}, "resource-qos-config: memoryQOS"},
+		"resource-qos-config: {policies: {memoryReclaimFreePercent: 5}}":                                                 {[]node.Feature{node.FeatureMemoryReclaim}, "resource-qos-config: policies.memoryReclaimFreePercent"},
 		"resource-qos-config: {beClass: {resctrlQOS: {enable: true}}}":                                                   {[]node.Feature{node.FeatureResctrlL3, node.FeatureResctrlMB}, "resource-qos-config: resctrlQOS"},
 		"resource-qos-config: {beClass: {blkioQOS: {enable: true, blocks: [{name: vda, ioCfg: {readBPS: 1}}]}}}":         {[]node.Feature{node.FeatureIOMax}, "resource-qos-config: blkioQOS, limits"},
 		"resource-qos-config: {beClass: {blkioQOS: {enable: true, blocks: [{name: vda, ioCfg: {ioWeightPercent: 5}}]}}}": {[]node.Feature{node.FeatureIOWeight, node.FeatureBFQWeight}, "resource-qos-config: blkioQOS, ioWeightPercent"},

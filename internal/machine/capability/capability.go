@@ -170,6 +170,7 @@ var instead = map[node.Feature]string{
 	node.FeatureCPUPartition:   "plain CPU sets",
 	node.FeatureMemoryLimit:    "nothing: memory of BE is not bounded",
 	node.FeatureMemoryProtect:  "limits on BE only; LS memory is not protected from reclaim",
+	node.FeatureMemoryReclaim:  "nothing: the kernel reclaims from BE and services alike when memory runs short",
 	node.FeaturePSINode:        "run-queue delay of LS threads",
 	node.FeaturePSICgroup:      "the node's pressure and run-queue delay of LS threads",
 	node.FeatureEEVDFSlice:     "default slices: BE in an idle group is preempted at wake-up anyway, BE that just began in another may delay LS for a slice",

@@ -33,6 +33,7 @@ var cgroupFiles = []cgroupFile{
 	{node.FeatureCPUPartition, "cpuset", "", "cpuset.cpus.partition"},
 	{node.FeatureMemoryLimit, "memory", "memory.limit_in_bytes", "memory.max"},
 	{node.FeatureMemoryProtect, "memory", "", "memory.low"},
+	{node.FeatureMemoryReclaim, "memory", "", "memory.reclaim"},
 }
 
 // probeCgroups looks for files in a cgroup below the root, because the root

@@ -24,6 +24,7 @@ import (
 	"tenon.sh/tenon/internal/machine/change"
 	"tenon.sh/tenon/internal/machine/isolation"
 	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/machine/reclaim"
 	"tenon.sh/tenon/internal/machine/restore"
 	"tenon.sh/tenon/internal/machine/topology"
 	"tenon.sh/tenon/internal/machine/usage"
@@ -81,6 +82,7 @@ type Host struct {
 	marks     *vendormark.Marks
 	isolation *isolation.Isolation
 	runs      *runs
+	reclaims  *reclaim.Worker
 	changes   *change.Knobs // writes and undoes the knobs of all these parts
 	restorer  *restore.Restorer
 	cache     *knobCache // nil unless resident
@@ -182,6 +184,7 @@ func (h *Host) wire(resident bool, spare func() []int, k isolation.Kernel) {
 		Released: h.isolation.LastReleased,
 	})
 	h.runs = &runs{tree: h.tree, journal: h.journal, fs: h.fs, changes: h.changes, marks: h.marks, exempt: h.isolation.Exempt(), cache: h.cache, now: h.now, spare: spare}
+	h.reclaims = reclaim.New(h.reclaim, h.now)
 	h.changes.Use(h.adapters())
 	h.restorer = restore.New(restore.Options{
 		FS: h.fs, Tree: h.tree, NoTree: h.noTree, Journal: h.journal, Knobs: h.changes, Controls: h.controls,
@@ -275,6 +278,18 @@ func Unread(h *Host) string {
 // Isolation returns the part that keeps best-effort threads away from
 // latency-sensitive ones.
 func (h *Host) Isolation() *isolation.Isolation { return h.isolation }
+
+// Reclaims returns the part that has the kernel reclaim memory of workloads. Snapshots
+// show what became of its orders.
+func (h *Host) Reclaims() *reclaim.Worker { return h.reclaims }
+
+// reclaim asks the kernel to reclaim memory from a cgroup.
+func (h *Host) reclaim(ctx context.Context, p node.CgroupPath, n unit.Bytes) (unit.Bytes, error) {
+	if err := h.needTree(); err != nil {
+		return 0, fmt.Errorf("reclaim memory in %s: %w", p, err)
+	}
+	return cgroup.Reclaim(ctx, h.tree, string(p), n)
+}
 
 // Guard repairs the attributes of threads. A snapshot must not do this, because
 // it writes nothing. The loop calls Guard after the steps of each tick.

@@ -47,7 +47,9 @@ func (h *Host) Snapshot(ctx context.Context) (node.Snapshot, error) {
 		s.Workloads = append(s.Workloads, *w)
 		at := &s.Workloads[len(s.Workloads)-1]
 		at.Usage, at.Ending = *u, h.isolation.Exempt().Ending(w.Cgroup)
+		at.Usage.Reclaim = h.reclaims.Of(w.ID)
 	})
+	h.reclaims.Keep(s.Workloads)
 	h.counters.FillSlow(&s, scarce)
 	touches, err := h.changes.ReleasableKnobs()
 	if err != nil {

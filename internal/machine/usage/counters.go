@@ -100,6 +100,9 @@ func (c *Counters) readNodeMemory(s *node.Snapshot) (scarce bool) {
 	}
 	// The kubelet computes the same for the root cgroup: memory that is charged
 	// or that the kernel uses, minus page cache that was not used lately.
+	if !m.Unread.Lack("MemFree") {
+		s.Usage.Free = node.Some(m.Free)
+	}
 	if !m.Unread.Lack("MemFree", "Inactive(file)") {
 		s.Usage.WorkingSet = node.Some(max(total-m.Free-m.InactiveFile, 0))
 	}

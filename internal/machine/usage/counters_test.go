@@ -62,7 +62,9 @@ func (h *countedNode) counters(at time.Time, scarce bool) map[node.WorkloadID]no
 	s := node.Snapshot{At: at}
 	for _, id := range slices.Sorted(maps.Keys(h.workloads)) {
 		w := h.workloads[id]
+		reclaim := w.Usage.Reclaim
 		w.Usage, _ = h.Workload(w)
+		w.Usage.Reclaim = reclaim
 		s.Workloads = append(s.Workloads, w)
 	}
 	h.FillSlow(&s, scarce)
@@ -133,6 +135,37 @@ func TestStallsOfServedRequestsAreFresh(t *testing.T) {
 	}
 	if fresh["served"] != 5 || fresh["calm"] == 5 || fresh["third"] == 5 {
 		t.Errorf("of 5 readings, so many were fresh: %v", fresh)
+	}
+}
+
+// TestTheEffectOfAReclaimIsReadOnce lets a reclaim end. Its effect must be read once it
+// shows, and not again until the next one ends. The workload is asleep.
+func TestTheEffectOfAReclaimIsReadOnce(t *testing.T) {
+	h, write, _ := newCountedNode(t, "calm", "reclaimed")
+	start := time.Unix(0, 0)
+	var read []int64
+	for second := range 9 {
+		at := start.Add(time.Duration(second) * time.Second)
+		for id, w := range h.workloads {
+			write(string(id), "memory.stat", fmt.Sprintf("inactive_file 1000\nworkingset_refault_anon 0\nworkingset_refault_file %d", second))
+			write(string(id), "memory.pressure", fmt.Sprintf("some avg10=0.00 avg60=0.00 avg300=0.00 total=%d\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0", second*1000))
+			if w.Usage.Reclaim = (node.Reclaim{}); id == "reclaimed" && second > 0 {
+				w.Usage.Reclaim = node.Reclaim{Asked: 1 << 20, Running: second < 2, Ended: start.Add(1500 * time.Millisecond)}
+			}
+			h.manage(w)
+		}
+		all := h.counters(at, false)
+		if all["calm"].Refaults.Or(0) > 6 {
+			t.Errorf("second %d: other work was read again", second)
+		}
+		u := all["reclaimed"]
+		read = append(read, u.Refaults.Or(-1))
+		if stalled := time.Duration(u.Refaults.Or(-1)) * time.Millisecond; u.Pressure.Memory.Some != node.Some(stalled) {
+			t.Errorf("second %d: pressure %v beside %v refaults", second, u.Pressure.Memory.Some, u.Refaults)
+		}
+	}
+	if want := []int64{0, 0, 0, 0, 0, 0, 0, 7, 7}; !slices.Equal(read, want) {
+		t.Errorf("read %v, want %v: the reclaim ended at 1.5 s and settles in 5 s", read, want)
 	}
 }
 

@@ -127,6 +127,11 @@ func (r *slowCache) fill(s *node.Snapshot, c *Counters, scarce bool) {
 			have.readMemory(c, *w, s.At)
 			r.known[w.ID] = have
 		}
+		if settled := w.Usage.Reclaim.Ended.Add(node.ReclaimSettles); w.Usage.Reclaim.IsSettled(s.At) && (have.at.Before(settled) || have.pressed.Before(settled)) {
+			c.readPressure(&have, *w, s.At)
+			have.readMemory(c, *w, s.At)
+			r.known[w.ID] = have
+		}
 		if w.Objective.Requests.Stated() && s.At.Sub(have.pressed) >= stallsWithin {
 			c.readPressure(&have, *w, s.At)
 			r.known[w.ID] = have
