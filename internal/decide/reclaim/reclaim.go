@@ -330,7 +330,7 @@ func judge(w Work, of *node.Workload, s node.Snapshot) Work {
 	case j.Got < w.Asked/littleDivisor:
 		j.Outcome = Little
 	}
-	full := w.Asked == w.Step
+	full := w.Step-w.Asked < page // orders are whole pages
 	w.Asked, w.Last = 0, j
 	if j.Outcome == Unnoticed {
 		if w.Rest /= 2; w.Rest < leastRest {

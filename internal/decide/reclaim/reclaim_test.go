@@ -157,8 +157,8 @@ func TestPressureHalvesAStep(t *testing.T) {
 		t.Errorf("the step after pressure is %v, want half of %v", got, asked)
 	}
 	w.seconds(60)
-	if got := w.st.Work["job"].Step; got < asked/4*3 {
-		t.Errorf("the step is %v a minute later, want more than half of %v", got, asked)
+	if got := w.st.Work["job"].Step; got <= asked/2 {
+		t.Errorf("the step is %v a minute later, want more than %v", got, asked/2)
 	}
 }
 
@@ -261,6 +261,16 @@ func TestAStepIsJudgedOnceItHasSettled(t *testing.T) {
 		if got := Decide(c, st, s).Work["job"].Last.Outcome; got != want {
 			t.Errorf("%v after its end a step is judged %q, want %q", after, got, want)
 		}
+	}
+}
+
+// TestAStepOfNoWholePagesGrows has a step whose order was rounded down to pages.
+func TestAStepOfNoWholePagesGrows(t *testing.T) {
+	s, c := oneJob()
+	s.Workloads[1].Usage.Reclaim = node.Reclaim{Asked: 4 * mib, Got: 4 * mib, Ended: s.At.Add(-node.ReclaimSettles)}
+	st := State{Work: map[node.WorkloadID]*Work{"job": {Cgroup: "job", Step: 4*mib + 100, Asked: 4 * mib, AskedAt: s.At.Add(-6 * time.Second)}}}
+	if got := Decide(c, st, s).Work["job"].Step; got < 8*mib {
+		t.Errorf("the next step is %v", got)
 	}
 }
 
