@@ -173,6 +173,15 @@ static __always_inline __u32 bucket(const struct tenon_service *s, __u64 ns)
 	return at % TENON_PARTS;
 }
 
+/* tell_missed counts the exchanges of a connection that were missed. */
+static __always_inline void tell_missed(struct tenon_connection *c, struct tenon_service *s)
+{
+	if (c->missed) {
+		__sync_fetch_and_add(&s->missed, c->missed);
+		c->missed = 0;
+	}
+}
+
 /* In the low byte of tcp_flags. */
 #define TCP_FIN 0x01
 #define TCP_PSH 0x08
@@ -185,8 +194,9 @@ static __always_inline void receiving(struct sock *sk, struct sk_buff *skb)
 {
 	struct tenon_connection *c;
 	struct tenon_numbers tcp;
+	struct tenon_service *s;
 	struct tcp_sock *tp;
-	__u32 start, end;
+	__u32 start, end, index;
 	__u8 flags;
 
 	start = read_cb(skb, __u32, seq);
@@ -202,8 +212,15 @@ static __always_inline void receiving(struct sock *sk, struct sk_buff *skb)
 	if (!is_after(end, tcp.received)) /* the data has come before */
 		return;
 	c = connection_of(sk, tcp);
-	if (c && !is_foreign(c))
-		arrived(c, tcp, end, bpf_ktime_get_ns(), flags & TCP_PSH);
+	if (!c || is_foreign(c))
+		return;
+	arrived(c, tcp, end, bpf_ktime_get_ns(), flags & TCP_PSH);
+	if (c->missed && c->generation == generation) { /* there may be no other answer */
+		index = (__u32)c->service - 1;
+		s = bpf_map_lookup_elem(&services, &index);
+		if (s)
+			tell_missed(c, s);
+	}
 }
 
 SEC("tp_btf/tcp_probe")
@@ -251,10 +268,7 @@ static __always_inline void sending(const struct sock *sk)
 	case TENON_NOTHING:
 		break;
 	}
-	if (c->missed) {
-		__sync_fetch_and_add(&s->missed, c->missed);
-		c->missed = 0;
-	}
+	tell_missed(c, s);
 }
 
 static __always_inline int sent(const struct sock *sk)

@@ -43,7 +43,8 @@ struct tenon_service {
  * A program may miss data: the kernel skips a run where another run of the same
  * program was interrupted or preempted on this CPU. The numbers of TCP move on all
  * the same. So a connection notes how far it has seen them, and an exchange of which
- * the begin or the end is missing counts as missed, and not in a bucket.
+ * the begin or the end is missing counts as missed, and not in a bucket. The
+ * last exchange of a connection is in no count if its answer was not seen.
  */
 struct tenon_connection {
 	__u64 first; /* arrival of the first and the last data since the last answer; 0: none has come */
