@@ -150,21 +150,33 @@ func (r Report) OnlyOthers() bool { return r.Empty() && len(r.Elsewhere)+len(r.R
 
 // String prints one line for each thing that the restore did or did not do.
 func (r Report) String() string {
+	return r.text(acts{"ended", "restored", "removed", "disabled", "recovered"})
+}
+
+// Planned prints the report of Plan, as what a restore will do.
+func (r Report) Planned() string {
+	return r.text(acts{"end", "restore", "remove", "disable", "recover"})
+}
+
+// acts are the words for what a restore does.
+type acts struct{ ended, restored, removed, disabled, recovered string }
+
+func (r Report) text(did acts) string {
 	var b strings.Builder
 	if len(r.Killed) > 0 {
-		fmt.Fprintf(&b, "ended     %s of a lab\n", count(len(r.Killed), "process", "processes"))
+		fmt.Fprintf(&b, "%-9s %s of a lab\n", did.ended, count(len(r.Killed), "process", "processes"))
 	}
 	for _, c := range r.Restored {
-		fmt.Fprintf(&b, "restored  %v  %s -> %s\n", c.Knob, shown(c.From), shown(c.To))
+		fmt.Fprintf(&b, "%-9s %v  %s -> %s\n", did.restored, c.Knob, shown(c.From), shown(c.To))
 	}
 	for _, p := range r.Removed {
-		fmt.Fprintf(&b, "removed   cgroup %s\n", p)
+		fmt.Fprintf(&b, "%-9s cgroup %s\n", did.removed, p)
 	}
 	for _, name := range r.Controls {
-		fmt.Fprintf(&b, "removed   resctrl group %s\n", name)
+		fmt.Fprintf(&b, "%-9s resctrl group %s\n", did.removed, name)
 	}
 	for _, c := range r.Disabled {
-		fmt.Fprintf(&b, "disabled  controller %s for the children of cgroup %s\n", c.Controller, cmp.Or(c.Cgroup, "/"))
+		fmt.Fprintf(&b, "%-9s controller %s for the children of cgroup %s\n", did.disabled, c.Controller, cmp.Or(c.Cgroup, "/"))
 	}
 	for _, p := range r.Gone {
 		fmt.Fprintf(&b, "gone      cgroup %s no longer exists\n", p)
@@ -191,7 +203,7 @@ func (r Report) String() string {
 			partial.Shown(string(u.Cgroup)), u.Why)
 	}
 	if r.Recovered > 0 {
-		fmt.Fprintf(&b, "recovered %s that the journal did not have, from the notes at the cgroups\n", count(r.Recovered, "entry", "entries"))
+		fmt.Fprintf(&b, "%-9s %s that the journal did not have, from the notes at the cgroups\n", did.recovered, count(r.Recovered, "entry", "entries"))
 	}
 	for _, e := range r.Elsewhere {
 		runs := ""

@@ -1,6 +1,7 @@
 package restore_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -42,6 +43,12 @@ elsewhere 1 knob was changed and 3 cgroups were made by a Tenon with the state d
 `
 	if d := cmp.Diff(want, r.String()); d != "" {
 		t.Error(d)
+	}
+	planned := r.Planned()
+	for _, line := range []string{"\nend       2 processes of a lab\n", "\nrestore   be cpu.weight  idle -> 100\n", "\nremove    cgroup tenon-lab\n", "\ndisable   controller io "} {
+		if !strings.Contains("\n"+planned, line) {
+			t.Errorf("the plan has no line %q:\n%s", line, planned)
+		}
 	}
 	const incomplete = `2 cgroups that Tenon made are in use: run tenon restore again when the commands in them have ended
 2 knobs were changed by a Tenon with the state directory /run/a: run tenon restore --state-dir /run/a
