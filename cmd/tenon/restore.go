@@ -25,7 +25,7 @@ func newRestoreCommand(g *global) *cobra.Command {
 		Short: "Put every kernel knob back",
 		Long: `Put every kernel knob that Tenon wrote back to its value from before, from the
 journal. Works after kill -9 and without any daemon; a tenond that runs must be
-stopped first.
+stopped first, and an experiment of tenon lab that runs must have ended.
 
 A knob that another program has changed since is left alone. Groups that Tenon
 made are removed when they are empty, and controllers of cgroup v2 that only
@@ -47,11 +47,11 @@ as groups of resctrl, may still be there. A restart of the machine clears that.`
   sudo tenon restore --dry-run -o json`,
 		Args: cmdline.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			report, err := restoreFrom(cmd.Context(), g.stateDir, dryRun)
+			report, refused, err := restoreFrom(cmd.Context(), g.stateDir, dryRun)
 			if err != nil && report.Empty() && !report.OnlyOthers() {
 				return needRoot("restore", err)
 			}
-			if printed := g.output.Print(cmd.OutOrStdout(), report, printReport(printable.Value(report), g.stateDir, dryRun)); printed != nil {
+			if printed := g.output.Print(cmd.OutOrStdout(), report, printReport(printable.Value(report), g.stateDir, dryRun, refused)); printed != nil {
 				return printed
 			}
 			if !dryRun {
@@ -64,7 +64,7 @@ as groups of resctrl, may still be there. A restart of the machine clears that.`
 				// This report covers the journal of this user. Root may have another
 				// journal.
 				var roots restore.Report
-				roots, err = restoreFrom(cmd.Context(), journal.DefaultDir, true)
+				roots, _, err = restoreFrom(cmd.Context(), journal.DefaultDir, true)
 				if err == nil && !roots.Empty() {
 					err = fmt.Errorf("the commands of root are not restored: %w", os.ErrPermission)
 				}
@@ -77,46 +77,68 @@ as groups of resctrl, may still be there. A restart of the machine clears that.`
 }
 
 // restoreFrom restores the knobs in one journal. With dryRun, it only reports
-// the changes.
-func restoreFrom(ctx context.Context, stateDir string, dryRun bool) (restore.Report, error) {
+// the changes, and refused is the reason why a restore would change nothing now.
+func restoreFrom(ctx context.Context, stateDir string, dryRun bool) (report restore.Report, refused, err error) {
 	// A garbage collection waits for each thread, and writing a cpuset may take a
 	// millisecond. This process soon ends, so let it collect less.
 	debug.SetGCPercent(400)
 	h, err := host.Open(host.Options{JournalDir: stateDir})
 	if err != nil {
-		return restore.Report{}, err
+		return restore.Report{}, nil, err
 	}
 	defer h.Close()
-	if dryRun {
-		return h.RestorePlan(ctx)
+	labs, err := h.LivingLabs()
+	if err != nil {
+		return restore.Report{}, nil, err
+	}
+	refused = refusal(stateDir, labs)
+	switch {
+	case dryRun:
+		report, err = h.RestorePlan(ctx)
+		return report, refused, err
+	case refused != nil:
+		return restore.Report{}, refused, refused
 	}
 	if err := disarm(ctx, stateDir); err != nil {
-		return restore.Report{}, err
+		return restore.Report{}, nil, err
 	}
-	return h.Restore(ctx)
+	report, err = h.Restore(ctx)
+	return report, nil, err
 }
 
 // disarmPatience is the time that disarm waits for a watchdog to end.
 const disarmPatience = 5 * time.Second
 
-// disarm makes sure that no process overwrites the restored values. If tenond
-// runs, it returns an error. Otherwise it ends the watchdog, which may still
-// run.
+// disarm ends the watchdog of a tenond that is dead. It would overwrite the restored
+// values.
 func disarm(ctx context.Context, stateDir string) error {
-	if pid, held := lease.IsHeld(stateDir); held {
-		return fmt.Errorf("tenond (process %d) manages this node and would write its values again: stop it first (systemctl stop tenond), or run tenond uninstall", pid)
-	}
 	ctx, cancel := context.WithTimeout(ctx, disarmPatience)
 	defer cancel()
 	return lease.Disarm(ctx, stateDir)
 }
 
-// printReport prints the report of a restore from one state directory.
-func printReport(r restore.Report, stateDir string, dryRun bool) string {
+// refusal returns the reason why a restore would harm what runs: a tenond would write
+// its values again, and a lab would lose the processes that it measures. It returns nil
+// if nothing runs.
+func refusal(stateDir string, labs []int) error {
+	if pid, held := lease.IsHeld(stateDir); held {
+		return fmt.Errorf("tenond (process %d) manages this node and would write its values again: stop it first (systemctl stop tenond), or run tenond uninstall", pid)
+	}
+	if len(labs) > 0 {
+		return fmt.Errorf("an experiment of tenon lab runs (process %d), and would lose its processes and settings: wait until it has ended, or end it with Ctrl-C or kill %[1]d; then it puts back what it changed", labs[0])
+	}
+	return nil
+}
+
+// printReport prints the report of a restore from one state directory. With dryRun,
+// refused is the reason why the restore would change nothing now.
+func printReport(r restore.Report, stateDir string, dryRun bool, refused error) string {
 	looked := "the journal in " + stateDir + " has no change"
 	switch {
+	case !r.Empty() && dryRun && refused != nil:
+		return "Dry run, nothing is written. Now, tenon restore would refuse: " + refused.Error() + "\nWithout that:\n" + r.Planned()
 	case !r.Empty() && dryRun:
-		return "Dry run, nothing is written:\n" + r.String()
+		return "Dry run, nothing is written:\n" + r.Planned()
 	case !r.Empty() || r.OnlyOthers():
 		return r.String()
 	case r.Unseen:

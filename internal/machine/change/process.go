@@ -88,6 +88,14 @@ func AddDescendants(fs proc.FS, found map[int]journal.Process) {
 	}
 }
 
+// Living returns the Tenon processes that have written entries of the journal and
+// still run, by their pids.
+func Living(fs proc.FS, state journal.State) []journal.Session {
+	all := slices.DeleteFunc(Sessions(state), func(s journal.Session) bool { return !Alive(fs, author(s)) })
+	slices.SortFunc(all, func(a, b journal.Session) int { return a.PID - b.PID })
+	return all
+}
+
 // Sessions returns the Tenon processes that have written entries of the journal.
 func Sessions(state journal.State) []journal.Session {
 	all := map[journal.Session]bool{}

@@ -382,6 +382,9 @@ func (h *Host) RestoreDeadLabs(ctx context.Context) (restore.Report, error) {
 	return h.restorer.DeadLabs(ctx)
 }
 
+// LivingLabs returns the pids of the labs that run on this node, without this process.
+func (h *Host) LivingLabs() ([]int, error) { return h.restorer.LivingLabs() }
+
 // RepairJournal writes the journal file again if another program has damaged it
 // since this process last read it: see journal.Repair.
 func (h *Host) RepairJournal() (damage, lost string, err error) { return h.journal.Repair() }

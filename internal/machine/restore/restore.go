@@ -142,6 +142,21 @@ func (x *Restorer) DeadLabs(ctx context.Context) (Report, error) {
 	return r, err
 }
 
+// LivingLabs returns the pids of the labs that run. A restore would end the
+// processes of their experiments.
+func (x *Restorer) LivingLabs() (pids []int, err error) {
+	state, err := x.o.Journal.State()
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range change.Living(x.o.FS, state) {
+		if s.Lab && s != x.o.Journal.Session() {
+			pids = append(pids, s.PID)
+		}
+	}
+	return pids, nil
+}
+
 // A scope selects the processes whose changes a restore undoes.
 type scope func(journal.Session) bool
 
