@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -15,15 +16,17 @@ import (
 	"tenon.sh/tenon/internal/decide/shadow"
 	"tenon.sh/tenon/internal/kernel/mounts"
 	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/machine/change"
 	"tenon.sh/tenon/internal/machine/host"
 	"tenon.sh/tenon/internal/machine/journal"
+	"tenon.sh/tenon/internal/machine/lease"
 	"tenon.sh/tenon/internal/machine/statedir"
 	"tenon.sh/tenon/internal/model/node"
 )
 
 var (
 	// errInForce means that a daemon cannot observe the node as it is without Tenon.
-	errInForce = errors.New("knobs of this node have values of Tenon")
+	errInForce = errors.New("this node has settings of Tenon")
 	// errMustObserve means that whoever started this daemon saw another configuration, or
 	// none, and has left it the means to write.
 	errMustObserve = errors.New("tenond has started in order to act, and its configuration asks it to observe")
@@ -57,11 +60,11 @@ func (d *daemon) openObserved(ctx context.Context, fs proc.FS) (err error) {
 // stays empty. The journal of the state directory belongs to the commands that write.
 func observerDir(stateDir string) string { return filepath.Join(stateDir, "observe") }
 
-// refuseInForce returns errInForce if the journal in a directory has changes of an
-// earlier tenond, or of tenon run. No observer would put them back, and the node would
-// not be seen as it is without Tenon. In a cluster, a release of Helm has probably changed
-// from manage to observe: then the other nodes have changes, too, and what removes them
-// went with that release.
+// refuseInForce returns errInForce if the journal in a directory has changes: of an
+// earlier tenond, which no observer would put back, or of a Tenon that runs. The node
+// would not be seen as it is without Tenon. In a cluster, a release of Helm has probably
+// changed from manage to observe: then the other nodes have changes, too, and what
+// removes them went with that release.
 func refuseInForce(dir string, fs proc.FS, inCluster bool) error {
 	boot, err := fs.BootID()
 	if err != nil {
@@ -75,14 +78,29 @@ func refuseInForce(dir string, fs proc.FS, inCluster bool) error {
 	if err = errors.Join(err, j.Close()); err != nil {
 		return fmt.Errorf("observe: %w", err)
 	}
-	if !s.Empty() {
-		err := fmt.Errorf("observe: %w (%d in %s)", errInForce, len(s.Touches), dir)
-		if inCluster {
-			return fmt.Errorf("%w: if this release managed the nodes before, run helm rollback and then helm uninstall, which puts them back on all nodes, and install it again; for this node only, run tenon restore on it", err)
-		}
-		return fmt.Errorf("%w: run tenon restore --state-dir %s, which puts them back, and start tenond again", err, dir)
+	if s.Empty() {
+		return nil
 	}
-	return nil
+	agent, manages := lease.IsHeld(dir)
+	var working []string
+	for _, by := range change.Living(fs, s) {
+		switch {
+		case by.Lab:
+			working = append(working, fmt.Sprintf("an experiment of tenon lab (process %d)", by.PID))
+		case !manages || by.PID != agent:
+			working = append(working, fmt.Sprintf("tenon run (process %d)", by.PID))
+		}
+	}
+	err = fmt.Errorf("observe: %w", errInForce)
+	switch {
+	case len(working) > 0:
+		return fmt.Errorf("%w: %s changes it: wait until that has ended, or end it, and start tenond again", err, strings.Join(working, ", and "))
+	case inCluster:
+		return fmt.Errorf("%w: if this release managed the nodes before, run helm rollback and then helm uninstall, which puts them back on all nodes, and install it again; for this node only, run tenon restore on it", err)
+	case manages:
+		return fmt.Errorf("%w: tenond (process %d) manages it: stop that one (systemctl stop tenond), run tenon restore --state-dir %s, and start this one again", err, agent, dir)
+	}
+	return fmt.Errorf("%w, and no Tenon runs: run tenon restore --state-dir %s, which puts them back, and start tenond again", err, dir)
 }
 
 // setConfig takes the content of the configuration file. Whether this daemon observes

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -29,6 +30,7 @@ import (
 	"tenon.sh/tenon/internal/decide/shadow"
 	"tenon.sh/tenon/internal/decide/tick"
 	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/machine/change"
 	"tenon.sh/tenon/internal/machine/journal"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -160,6 +162,34 @@ func TestAnObserverRefusesANodeThatIsNotAsItWas(t *testing.T) {
 	for inCluster, way := range map[bool]string{false: "run tenon restore --state-dir " + dir, true: "run helm rollback and then helm uninstall"} {
 		if err := refuseInForce(dir, fs, inCluster); !errors.Is(err, errInForce) || !strings.Contains(err.Error(), way) {
 			t.Errorf("with a change in force, in a cluster %v: %v", inCluster, err)
+		}
+	}
+}
+
+// TestAnObserverNamesTheTenonThatRuns has changes of a process that runs, this one. A
+// restore would harm it, so the error must not ask for one.
+func TestAnObserverNamesTheTenonThatRuns(t *testing.T) {
+	fs := proc.Default()
+	boot, err := fs.BootID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := change.Identify(fs, os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for lab, name := range map[bool]string{true: "an experiment of tenon lab", false: "tenon run"} {
+		dir := t.TempDir()
+		j, err := journal.Open(dir, boot, journal.Session{PID: self.PID, Start: self.Start, Lab: lab})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(j.RecordGroup("tenon/be/job"), j.Close()); err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprintf("%s (process %d)", name, self.PID)
+		if err := refuseInForce(dir, fs, false); !errors.Is(err, errInForce) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "restore") {
+			t.Errorf("beside %s: %v", name, err)
 		}
 	}
 }
