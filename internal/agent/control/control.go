@@ -152,7 +152,7 @@ type Wait struct {
 // value, and the reason for the wanted value.
 type Knob struct {
 	node.Knob
-	Now    *string `json:"now"`    // null: the value could not be read
+	Now    *string `json:"now"`    // null: the value was not read, or could not be
 	Before *string `json:"before"` // null: Tenon has not changed it
 	// Intent is the intent of the policy for the knob. It is empty without a want.
 	Intent plan.Intent `json:"intent,omitempty"`

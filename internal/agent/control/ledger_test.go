@@ -224,3 +224,18 @@ func TestAKnobNobodyAsksForIsForgotten(t *testing.T) {
 		t.Errorf("%v", l.knobs)
 	}
 }
+
+// TestWhatNoPolicyNeedsIsNotUnreadable releases a knob that no snapshot has, because no
+// policy may set it, and wants another one that cannot be read.
+func TestWhatNoPolicyNeedsIsNotUnreadable(t *testing.T) {
+	for intent, want := range map[plan.Intent]string{
+		plan.Release: "  now     not read, because Tenon leaves it alone\n",
+		plan.Abstain: "  now     cannot be read\n",
+	} {
+		var b strings.Builder
+		Knob{Knob: node.Knob{Cgroup: "web.service", File: node.FileMemory}, Intent: intent}.describe(&b, time.Unix(0, 0))
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%v: %s", intent, b.String())
+		}
+	}
+}

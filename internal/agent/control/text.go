@@ -365,7 +365,11 @@ func (k Knob) describe(b *strings.Builder, at time.Time) {
 		}
 		fmt.Fprintf(b, "  %-7s %s\n", name, missing)
 	}
-	value("now", k.Now, "cannot be read")
+	unread := "cannot be read"
+	if k.Intent == plan.Release && k.Before == nil { // a snapshot reads only what a policy may set, or Tenon has changed
+		unread = "not read, because Tenon leaves it alone"
+	}
+	value("now", k.Now, unread)
 	value("before", k.Before, "the same: Tenon has not changed it")
 	switch k.Intent {
 	case plan.Set:

@@ -59,7 +59,7 @@ func TestAnExplanationAsText(t *testing.T) {
   cgroup     batch.slice/job.service, which meets the other classes at batch.slice
 
 batch.slice/job.service memory
-  now     cannot be read
+  now     not read, because Tenon leaves it alone
   before  the same: Tenon has not changed it
   wanted  what it was before, by limit, since 2026-03-01 12:00:01 (1m03s)
   because no memory limit was asked for
