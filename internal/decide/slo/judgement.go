@@ -163,6 +163,12 @@ func (j Judgement) TooShort() bool {
 	return j.Objective > 0 && j.Quiet.Tail > j.Objective+j.Objective/bucketSlack
 }
 
+// ByTolerance reports whether the objective for waits is kept only because a window may
+// have Tolerance long waits more than one percent: Tail is longer than the objective.
+func (j Judgement) ByTolerance() bool {
+	return j.Verdict == Kept && j.Objective > 0 && j.Tail > j.Objective+j.Objective/bucketSlack
+}
+
 // TooShort reports whether the target that decided is missed on this node without BE as
 // well.
 func (r RequestJudgement) TooShort() bool { return r.Quiet.Missed }

@@ -17,7 +17,7 @@ const (
 	// Requests are judged over windows of requestWindow or more, because a source
 	// is read every few seconds. A window without enoughRequests grows to
 	// longestRequestWindow, and so does one whose slow requests are more than the
-	// objective allows and may yet be chance (see tolerance).
+	// objective allows and may yet be chance (see Tolerance).
 	requestWindow        = 15 * time.Second
 	longestRequestWindow = time.Minute
 	enoughRequests       = 100
@@ -287,9 +287,9 @@ func (f RequestState) judge(at time.Time, w *node.Workload, d durations, length,
 		one.Quiet.Missed = slices.ContainsFunc(d.bounds, func(end time.Duration) bool { return end >= target && end < one.Quiet.Tail })
 		most := (1000 - p.Permille) * (d.total + d.unsure) // the unknown ones were served as well
 		switch {
-		case 1000*one.OverLeast > most+1000*tolerance:
+		case 1000*one.OverLeast > most+1000*Tolerance:
 			one.Verdict = Missed
-		case 1000*one.OverMost > most+1000*tolerance:
+		case 1000*one.OverMost > most+1000*Tolerance:
 			one.Verdict, one.Cause = Undecided, Straddled
 		case 1000*one.OverMost > most: // so few that they may be chance
 			one.Verdict, one.Cause = Undecided, TooFew

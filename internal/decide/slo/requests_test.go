@@ -525,7 +525,7 @@ func TestVerdictsNeverContradictTheTruth(t *testing.T) {
 		f.Want.Within[i] = target
 		j := f.judge(time.Unix(0, 0), &node.Workload{}, d, requestWindow, requestWindow, Reading{}, nil, Taken{}).Judgement
 		most := (1000 - node.Percentiles[i].Permille) * d.total
-		if j.Verdict == Kept && 1000*over > most || j.Verdict == Missed && 1000*over <= most+1000*tolerance {
+		if j.Verdict == Kept && 1000*over > most || j.Verdict == Missed && 1000*over <= most+1000*Tolerance {
 			t.Fatalf("%s, but %d of %d were longer than %v: %+v", j.Verdict, over, d.total, target, j.Requests)
 		}
 		if q := j.Requests; q.OverLeast > over || q.OverMost < over {

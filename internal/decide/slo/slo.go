@@ -19,9 +19,9 @@ const (
 	// After LeastWindow, a window ends as soon as it has enoughWaits waits. A
 	// judgement by the mean also needs enoughWaits waits.
 	enoughWaits = 300
-	// tolerance is the number of long waits that a window may have beyond one
+	// Tolerance is the number of long waits that a window may have beyond one
 	// percent of its waits. A few long waits happen by chance.
-	tolerance = 2
+	Tolerance = 2
 	// calmBefore is the time without a miss after which an objective counts as
 	// met.
 	calmBefore = 5 * time.Second
@@ -410,7 +410,7 @@ func (d spread) isMissed(want, throttled time.Duration) bool {
 		waits -= explained
 		long += d.countBucket(i) - explained
 	}
-	return 100*long > waits+100*tolerance
+	return 100*long > waits+100*Tolerance
 }
 
 // tail returns a time that 99 of 100 waits did not exceed.

@@ -339,7 +339,11 @@ func lastsText(since, at time.Time, duration func(time.Duration) string) string 
 func keptText(s slo.Judgement) string {
 	var parts []string
 	if s.Tail > 0 || s.Objective > 0 && s.Requests.Verdict == "" {
-		parts = append(parts, "99 of 100 waits ended within "+measured(s))
+		text := "99 of 100 waits ended within " + measured(s)
+		if s.ByTolerance() {
+			text += fmt.Sprintf(", and so few were longer than %s that they count as chance (%d more than 1 of 100, or less)", Short(s.Objective), slo.Tolerance)
+		}
+		parts = append(parts, text)
 	}
 	switch r := s.Requests; r.Verdict {
 	case "":

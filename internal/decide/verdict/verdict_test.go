@@ -45,6 +45,21 @@ func TestAPageSaysWhatTheSocketsDoNotShow(t *testing.T) {
 	}
 }
 
+// TestAKeptObjectiveIsNoContradiction has a window of so few waits that some long ones
+// count as chance. What is measured is then longer than the objective that is kept.
+func TestAKeptObjectiveIsNoContradiction(t *testing.T) {
+	j := slo.Judgement{Verdict: slo.Kept, Objective: 2 * time.Millisecond, Tail: 4200 * time.Microsecond}
+	const want = "It is kept: 99 of 100 waits ended within 4.2ms, and so few were longer than 2ms that they count as chance (2 more than 1 of 100, or less)."
+	if got := textOf(Page{Judgement: j}); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for _, tail := range []time.Duration{time.Millisecond, 2100 * time.Microsecond} { // the second ends the bucket of the objective
+		if j.Tail = tail; j.ByTolerance() {
+			t.Errorf("a tail of %v needs no chance", tail)
+		}
+	}
+}
+
 // TestAPageSaysForHowLongThereWasNoVerdict has services that are decided always, mostly and
 // hardly, and one that has only begun.
 func TestAPageSaysForHowLongThereWasNoVerdict(t *testing.T) {
