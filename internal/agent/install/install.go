@@ -2,6 +2,7 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"errors"
@@ -38,6 +39,8 @@ type Service struct {
 	Root   string // prefix of every path, to prepare a tree other than the running system; empty: none
 	Config string // the configuration file
 	Out    io.Writer
+
+	systemd string // exists if systemd runs the system; tests set it
 }
 
 // A ConfigError says that the existing configuration file has faults or cannot
@@ -90,7 +93,8 @@ func (s Service) Install(ctx context.Context) error {
 // one that does not.
 func (s Service) confine(observes bool) error {
 	if !observes {
-		return s.remove(observing)
+		_, err := s.remove(observing)
+		return err
 	}
 	text, err := unitFiles.ReadFile("systemd/observe.conf")
 	if err != nil {
@@ -195,7 +199,14 @@ func (s Service) Uninstall(ctx context.Context, stateDir string) error {
 		return err
 	}
 	if s.Root != "" {
-		return s.removeUnits()
+		if _, err := os.Stat(s.Root); err != nil {
+			return fmt.Errorf("tenond uninstall: %w", err)
+		}
+		removed, err := s.removeUnits()
+		if err == nil && removed == 0 {
+			fmt.Fprintf(s.Out, "no unit of tenond is below %s\n", s.Root)
+		}
+		return err
 	}
 	if err := s.systemctl(ctx, [][]string{append([]string{"disable", "--now"}, units...)}); err != nil {
 		return err
@@ -203,35 +214,39 @@ func (s Service) Uninstall(ctx context.Context, stateDir string) error {
 	// Remove the units even if a knob cannot be restored. tenon restore can try
 	// again without them.
 	left, err := PutBack(ctx, s.Out, stateDir)
-	err = errors.Join(err, left.Incomplete(), s.removeUnits())
+	_, removeErr := s.removeUnits()
+	err = errors.Join(err, left.Incomplete(), removeErr)
 	return errors.Join(err, s.systemctl(ctx, [][]string{{"daemon-reload"}}))
 }
 
-// removeUnits removes the unit files. After an error, it continues with the next file.
-func (s Service) removeUnits() error {
-	errs := []error{s.remove(observing)}
+// removeUnits removes the unit files, and returns how many there were. After an error, it
+// continues with the next file.
+func (s Service) removeUnits() (removed int, err error) {
+	var errs []error
+	paths := []string{observing}
 	for _, u := range units {
-		path := filepath.Join(s.Root, unitDir, u)
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
-			continue
-		}
-		fmt.Fprintf(s.Out, "removed %s\n", path)
+		paths = append(paths, filepath.Join(unitDir, u))
 	}
-	return errors.Join(errs...)
+	for _, path := range paths {
+		was, err := s.remove(path)
+		if errs = append(errs, err); was {
+			removed++
+		}
+	}
+	return removed, errors.Join(errs...)
 }
 
-// remove removes a file that may be missing.
-func (s Service) remove(path string) error {
+// remove removes a file, and returns false if there was none.
+func (s Service) remove(path string) (removed bool, err error) {
 	path = filepath.Join(s.Root, path)
 	switch err := os.Remove(path); {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil
+		return false, nil
 	case err != nil:
-		return err
+		return false, err
 	}
 	fmt.Fprintf(s.Out, "removed %s\n", path)
-	return nil
+	return true, nil
 }
 
 // PutBack removes the lease, so that the watchdog stops writing, and then
@@ -250,6 +265,12 @@ func PutBack(ctx context.Context, out io.Writer, stateDir string) (restore.Repor
 	return report, err
 }
 
+// instead says what to do without systemd.
+var instead = map[string]string{
+	"install":   "start tenond under your own supervisor, or use --root to prepare an image",
+	"uninstall": "stop tenond where it was started, and run tenon restore, which puts every setting back",
+}
+
 // check returns an error if a later step of the installation would fail.
 func (s Service) check(what string) error {
 	switch {
@@ -258,8 +279,8 @@ func (s Service) check(what string) error {
 	case os.Geteuid() != 0:
 		return fmt.Errorf("tenond %s changes the system's services and needs root: use sudo", what)
 	}
-	if _, err := os.Stat("/run/systemd/system"); err != nil {
-		return fmt.Errorf("tenond %s: this system is not run by systemd: start tenond under your own supervisor, or use --root to prepare an image", what)
+	if _, err := os.Stat(cmp.Or(s.systemd, "/run/systemd/system")); err != nil {
+		return fmt.Errorf("tenond %s: this system is not run by systemd: %s", what, instead[what])
 	}
 	return nil
 }

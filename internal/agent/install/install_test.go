@@ -133,3 +133,23 @@ func TestAServiceThatObservesCannotWrite(t *testing.T) {
 		t.Errorf("a service that acts has the drop-in: %v", err)
 	}
 }
+
+// TestUninstallSaysWhatItDoes has a system without systemd, and trees without units.
+func TestUninstallSaysWhatItDoes(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing")
+	if os.Geteuid() == 0 {
+		err := Service{systemd: missing, Out: io.Discard}.Uninstall(t.Context(), t.TempDir())
+		if err == nil || !strings.Contains(err.Error(), "run tenon restore") || strings.Contains(err.Error(), "start tenond") {
+			t.Errorf("without systemd: %v", err)
+		}
+	}
+	var out strings.Builder
+	s := Service{Root: missing, Out: &out}
+	if err := s.Uninstall(t.Context(), ""); err == nil || out.Len() > 0 {
+		t.Errorf("a root that does not exist: %v, %q", err, out.String())
+	}
+	s.Root = t.TempDir()
+	if err := s.Uninstall(t.Context(), ""); err != nil || out.String() != "no unit of tenond is below "+s.Root+"\n" {
+		t.Errorf("an empty root: %v, %q", err, out.String())
+	}
+}
