@@ -93,8 +93,12 @@ Waits up to 5 s for the effect and prints what happened.`,
   sudo tenon isolation set strongest
   sudo tenon isolation set cpu.idle`,
 		Args: func(cmd *cobra.Command, args []string) error {
+			got := "no mechanism"
+			if len(args) > 0 {
+				got = fmt.Sprintf("%q", strings.Join(args, " "))
+			}
 			if len(args) != 1 || !slices.Contains(choices(), args[0]) {
-				return cmdline.Usagef("isolation set %s: want one of %s: see %s --help", strings.Join(args, " "), strings.Join(choices(), ", "), cmd.CommandPath())
+				return cmdline.Usagef("%s: %s: want one of %s", cmd.CommandPath(), got, strings.Join(choices(), ", "))
 			}
 			return nil
 		},

@@ -118,6 +118,19 @@ func seeHelp(cmd *cobra.Command) string { return "see " + cmd.CommandPath() + " 
 
 func didYouMean(names []string) string { return "did you mean " + strings.Join(names, " or ") + "?" }
 
+// Nearest returns the question whether a name was meant as one of the known ones, or "" if
+// it resembles none.
+func Nearest(name string, known []string) string {
+	near := slices.DeleteFunc(slices.Clone(known), func(k string) bool { return !resembles(name, k) })
+	if name == "" || len(near) == 0 {
+		return ""
+	}
+	return didYouMean(near[:min(len(near), maxNear)])
+}
+
+// maxNear is the number of names after which an error asks at most.
+const maxNear = 5
+
 // nearCommands returns the commands below cmd whose names resemble a name.
 func nearCommands(cmd *cobra.Command, name string) (near []string) {
 	for _, below := range cmd.Commands() {

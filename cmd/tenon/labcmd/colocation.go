@@ -71,7 +71,7 @@ func NewColocation(f Frame) *cobra.Command {
 				known = run.KnownPodModes
 			}
 			if c.Modes, err = harness.ParseModes(modes, known, run.PublishedModes...); err != nil {
-				return cmdline.Usagef("--modes: %w", err)
+				return labflag.ModesError(err)
 			}
 			if err := labflag.RefuseZero(cmd.Flags(), notZero); err != nil {
 				return cmdline.Usage(err)

@@ -45,7 +45,7 @@ It needs root (for cgroups), nginx, and two CPUs. About ten minutes.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
 			if c.Modes, err = harness.ParseModes(modes, run.Modes); err != nil {
-				return cmdline.Usagef("--modes: %w", err)
+				return labflag.ModesError(err)
 			}
 			if err := labflag.RefuseZero(cmd.Flags(), memoryNotZero); err != nil {
 				return cmdline.Usage(err)

@@ -27,7 +27,7 @@ func ParseModes(list string, known []report.Mode, published ...report.Mode) ([]r
 	for name := range strings.SplitSeq(list, ",") {
 		m := report.Mode(strings.TrimSpace(name))
 		if !slices.Contains(known, m) {
-			return nil, fmt.Errorf("mode %q: want some of %s, or all", m, JoinModes(known))
+			return nil, UnknownMode{Mode: m, Known: known}
 		}
 		if slices.Contains(modes, m) {
 			return nil, fmt.Errorf("mode %q is listed twice", m)
@@ -35,6 +35,16 @@ func ParseModes(list string, known []report.Mode, published ...report.Mode) ([]r
 		modes = append(modes, m)
 	}
 	return modes, nil
+}
+
+// An UnknownMode is the error for a mode that an experiment does not have.
+type UnknownMode struct {
+	Mode  report.Mode
+	Known []report.Mode // the modes that it has
+}
+
+func (e UnknownMode) Error() string {
+	return fmt.Sprintf("mode %q: want some of %s, or all", e.Mode, JoinModes(e.Known))
 }
 
 // JoinModes returns the list as text, as ParseModes reads it.
