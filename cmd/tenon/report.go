@@ -136,11 +136,11 @@ func (f *reportFlags) read(cmd *cobra.Command, now time.Time) (prospect.Node, er
 	dir := f.dir
 	if dir == "" {
 		c, err := config.Load(f.config)
-		if err != nil {
+		if err != nil && !(errors.Is(err, fs.ErrNotExist) && !cmd.Flags().Changed("config")) {
 			return prospect.Node{}, fmt.Errorf("find the history: %w (--config names the file, or --dir the directory of the history)", err)
 		}
-		// A tenond that observes has a history without the key. That it was started with
-		// --observe, the file does not say.
+		// A tenond that observes has a history without the key, and its file may lie elsewhere. That
+		// it was started with --observe, the file does not say.
 		dir = cmp.Or(c.History.Directory, observersDir)
 	}
 	of, err := f.machine()
@@ -171,8 +171,8 @@ func (f *reportFlags) read(cmd *cobra.Command, now time.Time) (prospect.Node, er
 var observersDir = config.HistoryDirectory
 
 // howToKeep says how there will be a history.
-const howToKeep = "write history: {directory: " + config.HistoryDirectory + "} and colocation-config: {enable: true} into the configuration of tenond, " +
-	"and come back after some hours"
+const howToKeep = "tenond keeps one with --observe, or with history: {directory: " + config.HistoryDirectory + "} in its configuration. " +
+	"With colocation-config: {enable: true} it has the room for batch work, too: come back after some hours"
 
 // machine returns what the history does not say.
 func (f *reportFlags) machine() (prospect.Node, error) {
