@@ -22,7 +22,8 @@ func newExplainCommand(g *global) *cobra.Command {
 rule gave it its class, and for each knob its value now and before Tenon, what
 its policy wants, why, and since when. The last part of a workload's name will
 do if no other has it. With batch (or batch-cpu, batch-memory): what batch work
-may count on, term by term. FILE may also be an order for the BE scheduler:
+may count on, term by term. A job that is called batch is
+explained by its cgroup, such as tenon-be/batch. FILE may also be an order for the BE scheduler:
 scheduler and scheduler.cap of the root cgroup /, scheduler.group of another.
 tenond must run.`,
 		Example: `  sudo tenon explain nginx.service
