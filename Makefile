@@ -21,13 +21,19 @@ help: ## list the targets
 deps-build deps-demo deps-cluster deps-generate deps-vm-kernel deps-test:
 	@scripts/install-deps.sh $(@:deps-%=%)
 
+# The experiment needs root at its end. Say so before the build.
+.PHONY: may-be-root
+may-be-root:
+	@[ "$$(id -u)" = 0 ] || { command -v sudo >/dev/null && sudo -v; } || { echo "this makes cgroups, which needs root: run make as root, or as a user who may use sudo" >&2; exit 1; }
+
 .PHONY: demo
-demo: deps-demo ## install what is missing, build, measure this machine for ten minutes, say three sentences
+demo: may-be-root deps-demo ## install what is missing, build, measure this machine for ten minutes, say three sentences
 	$(MAKE) --no-print-directory build
 	$(SUDO) bin/tenon lab colocation --max-time 12m
 
 .PHONY: build
 build: deps-build ## build bin/tenon, bin/tenond, bin/tenon-manager and bin/kubectl-tenon
+	@echo "build: the first build fetches and compiles all packages, which takes minutes and prints nothing meanwhile"
 	$(GO) build -ldflags "-X main.version=$(VERSION)" -o bin/ ./cmd/...
 
 # The scheduler consists of Kubernetes, so it is a module of its own. With these
@@ -126,7 +132,7 @@ cluster-tools: deps-cluster
 
 .PHONY: cluster-down
 cluster-down: ## end that cluster and remove every trace
-	$(SUDO) bin/cluster down
+	@if [ -x bin/cluster ]; then $(SUDO) bin/cluster down; else echo "cluster-down: no bin/cluster here: make cluster has started none from this folder"; fi
 
 # Beside the tests that have nodes, which mostly wait, run those that have an API
 # server alone: neither writes to cgroups of the other.
