@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # walk-machine: types the commands of docs/first-steps.md about one machine like a
 # reader, in the order of the page, and prints how long each took. It fails if a
-# command fails, or if the last one leaves something behind. Where there is no
-# systemd, a cgroup that it makes stands for the unit in batch.slice. It takes a
-# quarter of an hour, and needs root or sudo.
+# command fails, or if the last one leaves something behind. Of the two ways to start
+# the batch job in batch.slice, it types the one of this machine. It takes a quarter
+# of an hour, and needs root or sudo.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/typed.sh
@@ -11,35 +11,16 @@ page=docs/first-steps.md
 [ "$(id -u)" = 0 ] && sudo= || sudo="sudo -E env PATH=$PATH "
 begun=$EPOCHREALTIME
 work=$(mktemp -d)
-tenond= batch= loop= made=()
+tenond= batch= loop=
 
 # end SIGNAL PID: ends a process of this script, if there is one, and waits for it.
 end() {
 	[ -z "${2-}" ] || { kill "-$1" "$2" 2>/dev/null || true; wait "$2" 2>/dev/null || true; }
 }
 
-# batch_slice: what systemd-run does on the page. On v1 each hierarchy has the
-# cgroup.
-batch_slice() {
-	local dir file
-	sh -c 'while :; do :; done' &
-	loop=$!
-	for dir in $(awk '$3 == "cgroup" || $3 == "cgroup2" { print $2 }' /proc/mounts); do
-		[ -e "$dir/cgroup.procs" ] && [ ! -e "$dir/batch.slice" ] && mkdir "$dir/batch.slice" 2>/dev/null || continue
-		made+=("$dir/batch.slice")
-		for file in cpuset.cpus cpuset.mems; do
-			[ ! -e "$dir/$file" ] || cat "$dir/$file" >"$dir/batch.slice/$file"
-		done
-		echo "$loop" >"$dir/batch.slice/cgroup.procs"
-	done
-	[ ${#made[@]} -gt 0 ]
-}
-
 end_batch() {
 	end TERM "$loop"
 	loop=
-	for dir in "${made[@]}"; do rmdir "$dir" || true; done
-	made=()
 	[ ! -d /run/systemd/system ] || ${sudo}systemctl stop batch-job 2>/dev/null || true
 }
 
@@ -58,6 +39,19 @@ met=
 while read -r typed; do
 	line=${typed/#sudo /$sudo}
 	case $line in
+	*systemd-run* | *in-cgroup.sh*)
+		if [ -d /run/systemd/system ]; then
+			[[ $line == *systemd-run* ]] || continue
+			shown "$line"
+		else
+			[[ $line == *in-cgroup.sh* ]] || continue
+			echo "\$ $line"
+			bash -c "exec $line" &
+			loop=$!
+		fi
+		sleep 3 # as long as it takes to read on
+		met+=4
+		;;
 	*' &') # the batch job that the service beside it displaces
 		echo "\$ $line"
 		bash -c "exec ${line% &}" &
@@ -82,15 +76,6 @@ while read -r typed; do
 		done
 		took "$since" "${line#"$sudo"} (until it answers)"
 		met+=3
-		;;
-	*systemd-run*)
-		if [ -d /run/systemd/system ]; then
-			shown "$line"
-		else
-			shown "batch_slice # no systemd here: $typed"
-		fi
-		sleep 3 # as long as it takes to read on
-		met+=4
 		;;
 	*'tenon top')
 		shown "TERM=xterm script -qec 'stty rows 40 cols 120; timeout --foreground -s INT 3 $line' /dev/null </dev/null >$work/top || [ \$? = 124 ]"
