@@ -124,6 +124,11 @@ func intentionOf(c *Knobs, k node.Knob, to node.Value) (i intention, err error) 
 			return i, err
 		}
 	}
+	if !ours {
+		if before, written := c.beforeAnother(k, now); written {
+			first = before
+		}
+	}
 	i = intention{journal.Intention{Knob: k, Inode: inode, Before: first, Value: to}, c, now, first}
 	if ours {
 		i.former = t.Before

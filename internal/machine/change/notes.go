@@ -74,6 +74,23 @@ func (c *Knobs) noteDir() string {
 	return dir
 }
 
+// beforeAnother returns the value that a knob had before another Tenon, if it has the
+// value now that this one has written, as its note says. That Tenon has another state
+// directory, so its write is not in this journal. Without this, its value would count as
+// the choice of the knob's owner, and a restore would leave it.
+func (c *Knobs) beforeAnother(k node.Knob, now node.Value) (before node.Value, written bool) {
+	if k.ControlGroup != "" || c.o.Tree == nil || c.unnoted.Load() {
+		return nil, false
+	}
+	notes, err := cgroup.Notes(c.home(k.Cgroup))
+	var n record
+	if err != nil || json.Unmarshal([]byte(notes[string(k.File)]), &n) != nil {
+		return nil, false // without a note, the present value is all that is known
+	}
+	t, whole := n.touch(k, 0)
+	return t.Before, whole && t.Written == now
+}
+
 // Forget removes a knob from the journal and removes its note, because Tenon
 // does not manage the knob any more.
 func (c *Knobs) Forget(k node.Knob) error {

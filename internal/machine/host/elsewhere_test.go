@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -108,6 +109,39 @@ func TestARestoreLeavesWhatARunningProcessElsewhereHolds(t *testing.T) {
 				t.Errorf("after kill -9: %v, %v %v; quota %v", err, r, readErr, v)
 			}
 			do(t, h.Close())
+		})
+	}
+}
+
+// TestTheValueOfAnotherTenonIsNotRestored has two Tenons with state directories of their
+// own, which limit the same cgroup. Each of them must put back the value from before both,
+// in either order.
+func TestTheValueOfAnotherTenonIsNotRestored(t *testing.T) {
+	m := open(t, false)
+	for name, secondFirst := range map[string]bool{"the second restores first": true, "the first restores first": false} {
+		t.Run(name, func(t *testing.T) {
+			job := m.group(t, "job")
+			if err := cgroup.SetNote(lossScene{m: m}.directory(t, job), "probe", "text"); err != nil {
+				skip(t, "the kernel keeps no notes: %v", err)
+			}
+			var tenons []*host.Host
+			for range 2 {
+				h, err := host.Open(host.Options{JournalDir: t.TempDir()})
+				do(t, err)
+				t.Cleanup(func() { do(t, h.Close()) })
+				do(t, h.Apply(t.Context(), quotaOf(job)))
+				tenons = append(tenons, h)
+			}
+			if secondFirst {
+				slices.Reverse(tenons)
+			}
+			for i, h := range tenons {
+				r, err := h.Restore(t.Context())
+				do(t, err)
+				if v, err := m.tree.ReadCPUMax(string(job)); err != nil || v.Quota < 1<<62 {
+					t.Errorf("after restore %d: %v, %v, %v", i+1, v, err, r)
+				}
+			}
 		})
 	}
 }
