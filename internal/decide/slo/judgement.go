@@ -75,7 +75,7 @@ const (
 	// Straddled: too many requests are in the bucket of the histogram in which the
 	// target lies. Some of them may have been longer.
 	Straddled Cause = "straddled"
-	// Overlapping: too often the source could not tell how long a request took,
+	// Overlapping: too often the source could not tell how long a request took, mostly
 	// because requests overlap on a connection.
 	Overlapping Cause = "overlapping"
 )
