@@ -41,7 +41,7 @@ func (s State) look(nodes int, now time.Time) State {
 	alpha, margin := spends(s.Looks), 1+float64(s.Config.Margin)/100
 	b := paired.BoundsOf(s.Logs, alpha)
 	v := Verdict{
-		At: now, Code: Waits, Stage: s.Stage, Share: s.Config.Shares[s.Stage], Blocks: s.Blocks, Logs: len(s.Logs), Nodes: s.Config.part(s.Stage, nodes),
+		At: now, Code: Waits, Stage: s.Stage, Share: s.Config.Shares[s.Stage], Blocks: s.Blocks, Logs: len(s.Logs), Nodes: 2 * len(s.Pairs),
 		Ratio: math.Exp(b.Mean), Total: total(s.Services), Allowed: s.Config.allowed(s.Stage, nodes), Noise: deviation(s.Logs, b.Mean),
 	}
 	if lower, upper := math.Exp(b.MeanLower), math.Exp(b.MeanUpper); len(s.Logs) >= leastLogs && upper < math.MaxFloat32 {

@@ -176,7 +176,7 @@ type Verdict struct {
 	Code  Code         `json:"code"`
 	Stage int          `json:"stage"`
 	Share unit.Percent `json:"share_percent,omitempty"`
-	// Nodes is the number of nodes that take part.
+	// Nodes is the number of nodes that take part: in the block that ends here, if there is one.
 	Nodes  int `json:"nodes,omitempty"`
 	Blocks int `json:"blocks,omitempty"`
 	Logs   int `json:"pairs,omitempty"` // pairs in all blocks
@@ -293,7 +293,7 @@ func Step(c Config, s State, b Block, nodes []Node, now time.Time, seed uint64) 
 		until = b.services
 	}
 	until = s.spend(until, b, waited(b.watched, read), now)
-	if v, over := s.price(until, len(nodes), now); over {
+	if v, over := s.price(until, now); over {
 		s.Services = until // what the verdict is about, so that it can be computed again
 		s = s.end(Back, v)
 		return s, Block{}, []Verdict{v}
@@ -604,9 +604,9 @@ func (l Ledger) spent(margin unit.Percent, now time.Time) float64 {
 }
 
 // price reports whether a service has spent its part of the margin, and the verdict.
-func (s State) price(services map[string]Ledger, nodes int, now time.Time) (Verdict, bool) {
+func (s State) price(services map[string]Ledger, now time.Time) (Verdict, bool) {
 	v := Verdict{
-		At: now, Code: Price, Stage: s.Stage, Share: s.Config.Shares[s.Stage], Nodes: s.Config.part(s.Stage, nodes), Blocks: s.Blocks, Logs: len(s.Logs),
+		At: now, Code: Price, Stage: s.Stage, Share: s.Config.Shares[s.Stage], Nodes: 2 * len(s.Pairs), Blocks: s.Blocks, Logs: len(s.Logs),
 	}
 	for _, name := range slices.Sorted(maps.Keys(services)) {
 		if spent := services[name].spent(s.Config.Margin, now); spent > v.Spent {

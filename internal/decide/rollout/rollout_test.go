@@ -206,6 +206,24 @@ func TestWhatIsUsualIsReadOnNodesThatReportLater(t *testing.T) {
 	}
 }
 
+// TestAVerdictHasTheNodesThatTookPart has a cluster that grows during a block.
+func TestAVerdictHasTheNodesThatTookPart(t *testing.T) {
+	for code, blocks := range map[Code]int{Price: 0, Advances: 2} {
+		p := newPlay(4)
+		for len(p.state.Pairs) == 0 || p.state.Blocks < blocks {
+			p.step(t)
+		}
+		more := newPlay(100).nodes
+		p.nodes = append(p.nodes, more[4:]...)
+		if code == Price {
+			p.harm = 30
+		}
+		if v := p.until(t, code, 24*time.Hour); v.Nodes != 2 {
+			t.Errorf("the verdict is %+v, want that two nodes took part", v)
+		}
+	}
+}
+
 // TestAProcessThatEndsLosesNoMoreThanABlock ends the process at random times.
 func TestAProcessThatEndsLosesNoMoreThanABlock(t *testing.T) {
 	for _, every := range []int{150, 37, 400} {
