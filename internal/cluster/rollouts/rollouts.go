@@ -150,9 +150,10 @@ func noise(v rollout.Verdict) string {
 
 func ago(now, then time.Time) string { return minutes(now.Sub(then)) }
 
-// minutes prints a time without seconds: 1h30m.
+// minutes prints a time without seconds: 1h30m. It is below 0 if the clock is behind that of
+// the manager, which shows then.
 func minutes(d time.Duration) string {
-	if d < time.Minute {
+	if d.Abs() < time.Minute {
 		return "less than a minute"
 	}
 	return strings.TrimSuffix(d.Truncate(time.Minute).String(), "0s")

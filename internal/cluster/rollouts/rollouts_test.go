@@ -101,6 +101,15 @@ func TestARolloutThatHasJustBegunSaysSo(t *testing.T) {
 	}
 }
 
+// TestAClockThatIsBehindShows reads the page by a clock that is behind that of the manager.
+func TestAClockThatIsBehindShows(t *testing.T) {
+	for behind, want := range map[time.Duration]string{20 * time.Second: "less than a minute", 90 * time.Minute: "-1h30m"} {
+		if text := Text(played(1, 1, 0), begin.Add(-behind)); !strings.Contains(text, "\nStage 1 of 3 began "+want+" ago: ") {
+			t.Errorf("%v behind, the page is\n%s", behind, text)
+		}
+	}
+}
+
 // TestTheNumbersOfALookAreRaw checks that the values of a stage give its verdict again.
 func TestTheNumbersOfALookAreRaw(t *testing.T) {
 	s := played(2000, 1.1, 3)
