@@ -99,7 +99,7 @@ func Text(s rollout.State, now time.Time) string {
 		fmt.Fprintf(&b, "Stage %d of %d began %s ago: %v of the nodes, %d pairs, %d blocks so far.", s.Stage+1, len(s.Config.Shares), ago(now, s.Since), s.Config.Shares[s.Stage], len(s.Pairs), s.Blocks)
 		switch {
 		case s.Drawn == 0:
-			fmt.Fprint(&b, " No node is on yet: the manager reads what is usual.")
+			fmt.Fprintf(&b, " No node is on yet: the manager reads what is usual, on at least two nodes for %s.", minutes(s.Config.Epoch/2))
 		case len(s.Pairs) == 0:
 			fmt.Fprint(&b, " There are fewer than two nodes with a service that counts and whose waits are known.")
 		default:

@@ -223,18 +223,28 @@ type Block struct {
 	drawn, half int
 	// watched are the counters since the epoch began, and before those since the wash-out.
 	watched, before map[string]reading
-	watchedSince    time.Time
 	first           map[string]map[string]switchback.Count // that compare may use of the first epoch, by node and service
 	services        map[string]Ledger                      // with the first epoch
 	// usual is what services waited on a node in the last epoch in which it was off.
 	usual map[string]map[string]switchback.Count
 }
 
+// A reading has the counters of the services of a node, by pod.
 type reading struct {
 	at    time.Time
 	run   string
 	batch bool
 	waits map[string]switchback.Count
+	// later has the time of each pod whose counters were read later than at.
+	later map[string]time.Time
+}
+
+// since returns the time at which the counters of a pod were read.
+func (r reading) since(pod string) time.Time {
+	if at, later := r.later[pod]; later {
+		return at
+	}
+	return r.at
 }
 
 // IsOn reports whether batch work is on at a node.
@@ -262,12 +272,18 @@ func Step(c Config, s State, b Block, nodes []Node, now time.Time, seed uint64) 
 	}
 	read := s.read(nodes, now)
 	if s.Drawn == 0 { // all nodes are off: this shows what is usual
-		if now.Before(b.watchedSince) {
-			b.watched = nil
+		b = b.watch(read, now)
+		// Nodes may report late, and a node that is on spends nothing if its usual is not known.
+		known := 0
+		for name, r := range readBy(b.watched, now.Add(-c.Epoch/2)) {
+			if r.run == read[name].run && len(r.lasted(read[name])) > 0 {
+				known++
+			}
 		}
-		if b = b.watch(read, now); now.Sub(b.watchedSince) >= c.Epoch/2 {
-			b.usual = waited(b.watched, read)
-			s.Services = s.add(s.Services, b.watched, read, nodes)
+		if known >= 2 {
+			watched := readBy(b.watched, now.Add(-c.Epoch/washOut)) // less says too little
+			b.usual = waited(watched, read)
+			s.Services = s.add(s.Services, watched, read, nodes)
 			s, b = s.draw(nodes, b, now)
 		}
 		return s, b, nil
@@ -339,19 +355,58 @@ func Step(c Config, s State, b Block, nodes []Node, now time.Time, seed uint64) 
 	return s, b, v
 }
 
-// watch adds the counters of nodes that have just taken up what they should be.
+// watch adds the counters of nodes that have just taken up what they should be, and of pods
+// that report later than their node.
 func (b Block) watch(read map[string]reading, now time.Time) Block {
-	if b.watched == nil {
-		b.watched, b.watchedSince = read, now
-		return b
+	watched := maps.Clone(b.watched)
+	if watched == nil {
+		watched = map[string]reading{}
 	}
 	for name, r := range read {
-		if old, had := b.watched[name]; !had || old.run != r.run {
-			b.watched = maps.Clone(b.watched)
-			b.watched[name] = r
+		old, had := watched[name]
+		if !had || old.run != r.run || old.at.After(now) { // the last one: the clock was set back
+			watched[name] = r
+			continue
+		}
+		watched[name] = old.with(r)
+	}
+	b.watched = watched
+	return b
+}
+
+// with adds the pods of a later reading that r lacks.
+func (r reading) with(after reading) reading {
+	var waits map[string]switchback.Count
+	var later map[string]time.Time
+	for pod, c := range after.waits {
+		if _, had := r.waits[pod]; had {
+			continue
+		}
+		if waits == nil {
+			if waits, later = maps.Clone(r.waits), maps.Clone(r.later); later == nil {
+				later = map[string]time.Time{}
+			}
+		}
+		waits[pod], later[pod] = c, after.at
+	}
+	if waits != nil {
+		r.waits, r.later = waits, later
+	}
+	return r
+}
+
+// readBy returns the readings with only those pods that were read by a time, and no node
+// without such a pod.
+func readBy(all map[string]reading, by time.Time) map[string]reading {
+	old := map[string]reading{}
+	for name, r := range all {
+		r.waits = maps.Clone(r.waits)
+		maps.DeleteFunc(r.waits, func(pod string, _ switchback.Count) bool { return r.since(pod).After(by) })
+		if len(r.waits) > 0 {
+			old[name] = r
 		}
 	}
-	return b
+	return old
 }
 
 // end ends the comparison.
@@ -430,7 +485,7 @@ func (s State) read(nodes []Node, now time.Time) map[string]reading {
 	all := map[string]reading{}
 	for _, n := range nodes {
 		if (part[n.Name] || s.Drawn == 0) && n.Fresh && n.On == s.IsOn(n.Name) && len(n.Waits) > 0 {
-			all[n.Name] = reading{now, n.Run, n.Batch, n.Waits}
+			all[n.Name] = reading{at: now, run: n.Run, batch: n.Batch, waits: n.Waits}
 		}
 	}
 	return all
@@ -442,6 +497,18 @@ func waited(before, after map[string]reading) map[string]map[string]switchback.C
 	for name, now := range after {
 		if then, had := before[name]; had && then.run == now.run {
 			all[name] = switchback.WaitsBetween(then.waits, now.waits)
+		}
+	}
+	return all
+}
+
+// lasted returns for how long each service was read: its pod that was read first.
+func (r reading) lasted(after reading) map[string]time.Duration {
+	all := map[string]time.Duration{}
+	for pod := range after.waits {
+		if _, had := r.waits[pod]; had {
+			name := switchback.ServiceName(pod)
+			all[name] = max(all[name], after.at.Sub(r.since(pod)))
 		}
 	}
 	return all
@@ -494,6 +561,7 @@ func (s State) add(until map[string]Ledger, before, after map[string]reading, no
 		if on && !(before[node].batch && after[node].batch) {
 			continue
 		}
+		lasted := before[node].lasted(after[node])
 		for name, more := range waits[node] {
 			l, has := sum[name]
 			switch {
@@ -502,7 +570,7 @@ func (s State) add(until map[string]Ledger, before, after map[string]reading, no
 			case on:
 				l.On = l.On.Plus(more)
 			default:
-				l.Off, l.OffFor = l.Off.Plus(more), l.OffFor+after[node].at.Sub(before[node].at)
+				l.Off, l.OffFor = l.Off.Plus(more), l.OffFor+lasted[name]
 			}
 			sum[name] = l
 		}

@@ -395,17 +395,25 @@ func TestAFaultMovesNoNode(t *testing.T) {
 	}
 }
 
-// TestOldReportsDoNotCount has reports that nobody has seen change for a while.
+// TestOldReportsDoNotCount has reports that nobody has seen change for a while: from the
+// first minute, so that no block begins, or while a node is on.
 func TestOldReportsDoNotCount(t *testing.T) {
-	s := newScene(t, 4)
-	s.Seen = func(*v1alpha1.NodeReport) (time.Time, bool) { return begin, true }
-	for range 60 * 8 {
-		if err := s.minute(); err != nil {
-			t.Fatal(err)
+	for _, blocks := range []int{0, 1} {
+		s := newScene(t, 4)
+		for s.state.Drawn < blocks {
+			if err := s.minute(); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	if s.state.Blocks > 0 || s.state.Drawn == 0 {
-		t.Errorf("%d blocks of %d count", s.state.Blocks, s.state.Drawn)
+		s.Seen = func(*v1alpha1.NodeReport) (time.Time, bool) { return begin, true }
+		for range 60 * 8 {
+			if err := s.minute(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if s.state.Blocks > 0 || min(s.state.Drawn, 1) != blocks || len(s.on()) > 0 {
+			t.Errorf("%d blocks of %d count, and on are %v", s.state.Blocks, s.state.Drawn, s.on())
+		}
 	}
 }
 
