@@ -153,7 +153,7 @@ func TestAPodWithALargeExponentIsRefused(t *testing.T) {
 		for range 4 {
 			select {
 			case a := <-answers:
-				if a.Allowed || !strings.Contains(a.Result.Message, `"limits.cpu": "`+q+`": want a quantity`) {
+				if a.Allowed || !strings.Contains(a.Result.Message, `spec.containers[main].resources.limits[cpu]: "`+q+`": want a quantity`) {
 					t.Errorf("%s: allowed %v: %v", q, a.Allowed, a.Result)
 				}
 			case <-time.After(10 * time.Second):

@@ -101,12 +101,72 @@ func CheckPod(text []byte) error {
 
 // ParsePod reads a pod that the API server sends to a webhook. The API server
 // calls mutating webhooks before it has checked the quantities of a pod.
-// Besides, each process of the cluster can send such an object.
+// Besides, each process of the cluster can send such an object. The error is a
+// *FieldError if an amount of the pod or of a container is no quantity.
 func ParsePod(text []byte) (pod corev1.Pod, err error) {
 	if err = CheckPod(text); err == nil {
 		err = json.Unmarshal(text, &pod)
 	}
+	if err != nil {
+		if wrong := wrongAmount(text); wrong != nil {
+			err = wrong
+		}
+	}
 	return pod, err
+}
+
+// A FieldError is an amount of a pod that is no quantity.
+type FieldError struct {
+	// Field is the path of the amount, such as
+	// "spec.containers[web].resources.limits[cpu]".
+	Field string
+	// Err quotes the value and says what to write instead.
+	Err error
+}
+
+func (e *FieldError) Error() string { return e.Field + ": " + e.Err.Error() }
+func (e *FieldError) Unwrap() error { return e.Err }
+
+// wrongAmount returns the first amount of a pod that is no quantity, or nil. The
+// error of the parser of Kubernetes names neither its container nor its text.
+func wrongAmount(text []byte) *FieldError {
+	type amounts = map[corev1.ResourceName]json.RawMessage
+	type resources struct{ Limits, Requests amounts }
+	type container struct {
+		Name      string
+		Resources resources
+	}
+	var pod struct {
+		Spec struct {
+			InitContainers, Containers []container
+			Resources                  resources
+			Overhead                   amounts
+		}
+	}
+	if json.Unmarshal(text, &pod) != nil {
+		return nil // the fault is in the form of the pod
+	}
+	var wrong *FieldError
+	check := func(field string, all amounts) {
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			if _, err := ofJSON(string(all[name])); err != nil && wrong == nil {
+				wrong = &FieldError{fmt.Sprintf("%s[%.63s]", field, name), err}
+			}
+		}
+	}
+	both := func(field string, r resources) {
+		check(field+".limits", r.Limits)
+		check(field+".requests", r.Requests)
+	}
+	for _, c := range pod.Spec.InitContainers {
+		both(fmt.Sprintf("spec.initContainers[%.63s].resources", c.Name), c.Resources)
+	}
+	for _, c := range pod.Spec.Containers {
+		both(fmt.Sprintf("spec.containers[%.63s].resources", c.Name), c.Resources)
+	}
+	both("spec.resources", pod.Spec.Resources)
+	check("spec.overhead", pod.Spec.Overhead)
+	return wrong
 }
 
 // checkValue checks the next JSON value. name is its name. field is the name of

@@ -2,6 +2,7 @@ package quantity
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"reflect"
 	"slices"
@@ -82,6 +83,28 @@ func TestPodsWithQuantitiesThatCostMuchAreRefused(t *testing.T) {
 	} {
 		if err := CheckPod([]byte(text)); err != nil {
 			t.Errorf("%.80q: %v", text, err)
+		}
+	}
+}
+
+// TestAWrongAmountIsNamed reads pods with an amount that is no quantity, or one that
+// costs much.
+func TestAWrongAmountIsNamed(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"spec":{"containers":[{"name":"a"},{"name":"b","resources":{"claims":[{"name":"c"}],"limits":{"cpu":"5OOm"}}}]}}`: `spec.containers[b].resources.limits[cpu]: "5OOm": want`,
+		`{"spec":{"initContainers":[{"name":"i","resources":{"requests":{"memory":"1 Gi","cpu":2}}}]}}`:                     `spec.initContainers[i].resources.requests[memory]: "1 Gi": want`,
+		`{"spec":{"containers":[{"name":"a","resources":{"limits":{"cpu":"1e-2147483647"}}}]}}`:                             `spec.containers[a].resources.limits[cpu]: "1e-2147483647": want`,
+		`{"spec":{"overhead":{"cpu":""}}}`:                   `spec.overhead[cpu]: "": want`,
+		`{"spec":{"resources":{"limits":{"memory":"2gb"}}}}`: `spec.resources.limits[memory]: "2gb": want`,
+	} {
+		_, err := ParsePod([]byte(text))
+		if wrong, is := errors.AsType[*FieldError](err); !is || !strings.HasPrefix(wrong.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+	for _, text := range []string{`{"spec":{"volumes":[{"emptyDir":{"sizeLimit":"x"}}]}}`, `{"spec":{"containers":{"name":"a"}}}`, `{`} {
+		if _, err := ParsePod([]byte(text)); err == nil || errors.As(err, new(*FieldError)) {
+			t.Errorf("%s: %v", text, err)
 		}
 	}
 }
