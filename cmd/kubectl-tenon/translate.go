@@ -41,11 +41,12 @@ request, and what reads only the template sees it: Kueue, a review, a diff. The
 webhook leaves such pods as they are, but for its list of the profiles and the
 gate of batch pods.
 
-A document without batch work is printed as it is, to the byte. A translated one
-keeps its comments, its blank lines and the order of its fields. FILE is a file
-of YAML or JSON, a folder, or - for standard input. It translates Pods, and each
-field with the name template, below spec, whose spec has containers. All kinds of
-Kubernetes that make pods have this form, and most others, such as JobSet.
+A pod that the webhook would refuse is an error, whatever its class. A document
+without batch work is printed as it is, to the byte. A translated one keeps its
+comments, its blank lines and the order of its fields. FILE is a file of YAML or
+JSON, a folder, or - for standard input. It translates Pods, and each field with
+the name template, below spec, whose spec has containers. All kinds of Kubernetes
+that make pods have this form, and most others, such as JobSet.
 
 The profiles are those of the cluster. With --profile they come from files, which
 may also contain the PriorityClasses and Namespaces that profiles name, and with
@@ -148,6 +149,9 @@ func (q *translation) translator(ctx context.Context, errOut io.Writer) (transla
 		fmt.Fprintf(errOut, "not looked at: %s\n", text)
 	}
 	t.As.Profiles, t.Namespaces = by.Profiles, by.Namespaces
+	if c, err := q.access.client(); err == nil { // webhook has made one
+		t.Home = managerHome(ctx, c)
+	}
 	if len(by.PriorityClasses) > 0 {
 		t.As.PriorityClasses = by.PriorityClasses
 	}

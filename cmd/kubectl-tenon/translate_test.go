@@ -80,6 +80,27 @@ func TestTranslatePrintsTheManifests(t *testing.T) {
 	}
 }
 
+// TestTranslateAsksForTheHomeOfTenon translates a pod of Tenon itself, which has all
+// rights in the namespace to which the API server sends its questions.
+func TestTranslateAsksForTheHomeOfTenon(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pod.yaml")
+	if err := os.WriteFile(file, []byte("kind: Pod\nmetadata: {name: a, namespace: tenon-system, labels: {koordinator.sh/qosClass: SYSTEM}}\nspec: {containers: [{name: a}]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	hooks := func(namespace string) map[string]string {
+		return with(installed, "/api/v1/namespaces", `{"kind": "NamespaceList", "apiVersion": "v1", "items": [{"metadata": {"name": "tenon-system"}}]}`,
+			"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/tenon-manager",
+			`{"kind": "ValidatingWebhookConfiguration", "apiVersion": "admissionregistration.k8s.io/v1", "webhooks": [{"name": "a", "clientConfig": {"service": {"name": "tenon-manager", "namespace": "`+namespace+`"}}}]}`)
+	}
+	if out, err := kubectl(t, hooks("tenon-system"), "translate", "-f", file); err != nil || strings.Contains(out, "warning") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	want := file + `: document 1: Pod tenon-system/a: metadata.labels[koordinator.sh/qosClass]: namespace "tenon-system" may not have class SYSTEM`
+	if _, err := kubectl(t, hooks("shop"), "translate", "-f", file); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 // TestTranslateNeedsNoCluster runs translate where there is no kubeconfig.
 func TestTranslateNeedsNoCluster(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pod.yaml")

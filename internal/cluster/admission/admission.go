@@ -91,7 +91,7 @@ const (
 	GivenUp       WarningCode = "given-up"       // a pod with a node gives up its CPUs
 	Refusing      WarningCode = "refusing"       // a profile makes pods that are refused
 	NewPods       WarningCode = "new-pods"       // a label of a namespace counts for new pods only
-	Undecided     WarningCode = "undecided"      // a profile acts on a part of the pods of a template
+	Undecided     WarningCode = "undecided"      // only the webhook can tell: a profile acts on a part of the pods of a template, or the labels of its namespace are not known
 )
 
 // A Warning is a remark about an object that is admitted. Field is the path of

@@ -22,6 +22,7 @@ import (
 
 	"tenon.sh/tenon/internal/cluster/admission"
 	"tenon.sh/tenon/internal/cluster/kube"
+	"tenon.sh/tenon/internal/cluster/quantity"
 	"tenon.sh/tenon/internal/cluster/tenant"
 	"tenon.sh/tenon/internal/model/node"
 )
@@ -35,6 +36,9 @@ type Translator struct {
 	Namespaces map[string]*corev1.Namespace
 	// Namespace is the namespace of objects that name none.
 	Namespace string
+	// Home is the namespace of Tenon itself, whose pods have all rights. It is empty
+	// if it is not known.
+	Home string
 }
 
 // A Place is a pod template in a stream of documents.
@@ -81,7 +85,8 @@ func (n Note) String() string {
 // translated JSON document has its fields in alphabetical order.
 //
 // An error names the document and, if there is one, the object and the field:
-// a document that cannot be read, or a pod that the webhook would refuse.
+// a document that cannot be read, or a pod that the webhook would refuse, also
+// if nothing of it is translated.
 func (t Translator) Stream(stream []byte) (out []byte, notes []Note, err error) {
 	number := 0
 	for _, p := range split(stream) {
@@ -155,19 +160,15 @@ func (e placed) Unwrap() error { return e.err }
 // are no changes if its pods are not batch work.
 func (t Translator) template(at template) ([]Note, []edit, error) {
 	before, err := at.pod()
+	if wrong, is := errors.AsType[*quantity.FieldError](err); is {
+		at.Field, err = at.field(wrong.Field), wrong.Err
+	}
 	if err != nil {
 		return nil, nil, placed{at.Place, err}
 	}
 	before.Namespace = cmp.Or(before.Namespace, at.namespace, t.Namespace)
 	after, verdict := t.mutate(before)
-	if kube.IsIgnored(after) || !isBatch(after) {
-		return notesOf(at.Place, verdict.Warnings, admission.ProfileFaulty, admission.Undecided), nil, nil
-	}
-	home := tenant.Namespace{Name: before.Namespace}
-	if n := t.Namespaces[before.Namespace]; n != nil {
-		home.Labels = n.Labels
-	}
-	judged := admission.ValidateCreate(after, home, false, nil)
+	judged := t.judge(after)
 	if refused := (admission.Verdict{Refusals: append(verdict.Refusals, judged.Refusals...)}); !refused.Allowed() {
 		for i := range refused.Refusals {
 			refused.Refusals[i].Field = at.field(refused.Refusals[i].Field)
@@ -176,8 +177,32 @@ func (t Translator) template(at template) ([]Note, []edit, error) {
 		object.Field = ""
 		return nil, nil, placed{object, errors.New(refused.Message())}
 	}
+	if kube.IsIgnored(after) || !isBatch(after) {
+		return append(notesOf(at.Place, verdict.Warnings, admission.ProfileFaulty, admission.Undecided), notesOf(at.Place, judged.Warnings)...), nil, nil
+	}
 	changes, err := differences(before, asWritten(before, after), at.path)
 	return notesOf(at.Place, append(verdict.Warnings, judged.Warnings...)), changes, err
+}
+
+// judge returns what the webhook says about a new pod that it has changed. If the
+// namespace is not known, the webhook alone can tell what its labels allow: a
+// warning says what holds without them.
+func (t Translator) judge(p *corev1.Pod) admission.Verdict {
+	home := tenant.Namespace{Name: p.Namespace, Home: t.Home}
+	if n := t.Namespaces[p.Namespace]; n != nil {
+		home.Labels = n.Labels
+		return admission.ValidateCreate(p, home, false, nil)
+	}
+	open := home.Refuse(nil, p)
+	home.Labels = map[string]string{}
+	for _, right := range tenant.All() {
+		home.Labels[tenant.LabelPrefix+string(right)] = "true"
+	}
+	v := admission.ValidateCreate(p, home, false, nil)
+	for _, f := range open {
+		v.Warnings = append(v.Warnings, admission.Warning{Code: admission.Undecided, Field: f.Field, Problem: "the labels of the namespace are not known, and without one " + f.Problem})
+	}
+	return v
 }
 
 // notesOf returns the warnings about a template: all, or those with these codes.

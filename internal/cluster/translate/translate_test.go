@@ -147,7 +147,7 @@ func TestWhatIsNoBatchWorkStaysToTheByte(t *testing.T) {
 		"--- # first\nkind: Pod\nspec:\n    containers:\n    - name:   a # odd\n\n      resources: {requests: {cpu:   1}}\r\n",
 		"---\nkind: Deployment\nspec: {template: {spec: {containers: [{name: a}]}}}\n...\n",
 		`{"kind": "Job",   "spec": {"template": {"spec": {"containers": [{"name": "a"}]}}}}`,
-		"kind: Pod\nmetadata: {labels: {koordinator.sh/qosClass: BE, tenon.sh/ignore: 'true'}}\nspec: {containers: [{name: a, resources: {limits: {cpu: 1}}}]}\n",
+		"kind: Pod\nmetadata: {namespace: kube-system, labels: {koordinator.sh/qosClass: BE, tenon.sh/ignore: 'true'}}\nspec: {containers: [{name: a, resources: {limits: {cpu: 1}}}]}\n",
 		"kind: CustomResourceDefinition\nspec: {versions: [{schema: {properties: {template: {properties: {spec: {}}}}}}]}\n",
 	}
 	var files []string
@@ -189,7 +189,7 @@ func TestErrorsNameTheField(t *testing.T) {
 		"kind: List\nitems: [{kind: Pod}, 3]": "document 1: items[1]: want an object",
 		"kind: Job\nmetadata: {name: j, namespace: shop}\nspec: {template: {metadata: {labels: {koordinator.sh/qosClass: BE}}, spec: {containers: [{name: a, resources: {limits: {cpu: 1, kubernetes.io/batch-cpu: 1k}}}]}}}":                     "document 1: Job shop/j: spec.template.spec.containers[a].resources.limits[cpu]: this container also has batch resources",
 		"kind: List\nitems:\n- kind: CronJob\n  metadata: {name: j}\n  spec: {jobTemplate: {spec: {template: {metadata: {labels: {koordinator.sh/qosClass: BE}, annotations: {koordinator.sh/memoryQOS: x}}, spec: {containers: [{name: a}]}}}}}": "document 1: CronJob j: items[0].spec.jobTemplate.spec.template.metadata.annotations[koordinator.sh/memoryQOS]",
-		"kind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: a, resources: {limits: {cpu: x}}}]}":                                                                                                                                          "document 1: Pod p: ",
+		"kind: Pod\nmetadata: {name: p}\nspec: {volumes: [{name: v, emptyDir: {sizeLimit: x}}], containers: [{name: a}]}":                                                                                                                         "document 1: Pod p: ",
 		"kind: Pod\nmetadata: {name: p, labels: {app: a, koordinator.sh/qosClass: BE}}\nspec: {containers: [{name: a}]}":                                                                                                                          "document 1: Pod p: metadata.labels.app: the webhook would change the translated pod again",
 		"kind: Pod\nmetadata: {name: p, labels: {koordinator.sh/qosClass: BE}}\nspec: {Containers: [{name: a, resources: {limits: {cpu: 1}}}]}":                                                                                                   "document 1: spec.containers[0]",
 		"kind: Pod\nmetadata: {name: p, labels: {koordinator.sh/qosClass: BE}}\nspec: {containers: [{name: a, resources: {limits: &l {cpu: 1}, requests: *l}}]}":                                                                                  "document 1: spec.containers[0].resources.requests.kubernetes.io/batch-cpu: the document shares values by anchors or merges",
@@ -208,6 +208,52 @@ func TestErrorsNameTheField(t *testing.T) {
 		if err := new(Translator).Learn([]byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s\n%v\nwant %s", text, err, want)
 		}
+	}
+}
+
+// TestAPodThatNeedsNoTranslationIsChecked translates objects in which nothing is
+// translated, and which the webhook would refuse.
+func TestAPodThatNeedsNoTranslationIsChecked(t *testing.T) {
+	const (
+		namespaces = "kind: Namespace\nmetadata: {name: shop, labels: {allow.tenon.sh/objectives: 'false'}}\n---\nkind: Namespace\nmetadata: {name: kube-system}\n---\nkind: Namespace\nmetadata: {name: tenon}\n"
+		job        = "kind: Job\nmetadata: {name: encode, namespace: %s}\nspec: {template: {metadata: %s, spec: {containers: [{name: a, resources: {limits: %s}}]}}}\n"
+	)
+	translate := func(namespace, metadata, limits string) ([]Note, error) {
+		by := translator(t, namespaces)
+		by.Home = "tenon"
+		in := fmt.Sprintf(job, namespace, metadata, limits)
+		out, notes, err := by.Stream([]byte(in))
+		if err == nil && string(out) != in {
+			t.Errorf("%s became\n%s", in, out)
+		}
+		return notes, err
+	}
+	for _, x := range []struct{ namespace, metadata, limits, want string }{
+		{"shop", "{labels: {koordinator.sh/qosClass: be}}", "{cpu: 1}", "metadata.labels[koordinator.sh/qosClass]: "},
+		{"other", "{labels: {koordinator.sh/qosClass: BF}}", "{cpu: 1}", "metadata.labels[koordinator.sh/qosClass]: "},
+		{"other", `{labels: {koordinator.sh/qosClass: LS}, annotations: {tenon.sh/objective: '{"runQueueDelay": "2 ms"}'}}`, "{cpu: 1}", "metadata.annotations[tenon.sh/objective].runQueueDelay: "},
+		{"shop", `{annotations: {tenon.sh/objective: '{"runQueueDelay": "2ms"}'}}`, "{cpu: 1}", "metadata.annotations[tenon.sh/objective]: namespace \"shop\" may not have objectives"},
+		{"shop", "{labels: {koordinator.sh/qosClass: LSR}}", "{cpu: 1500m}", "spec.containers.resources.requests[cpu]: "},
+		{"shop", "{labels: {koordinator.sh/qosClass: LS}}", "{kubernetes.io/batch-cpu: 1k}", "spec.containers[a].resources.limits[kubernetes.io/batch-cpu]: "},
+		{"shop", "{labels: {koordinator.sh/qosClass: SYSTEM}}", "{cpu: 1}", "metadata.labels[koordinator.sh/qosClass]: namespace \"shop\" may not have class SYSTEM"},
+		{"shop", "{labels: {tenon.sh/ignore: 'true'}}", "{cpu: 1}", "metadata.labels[tenon.sh/ignore]: namespace \"shop\" may not have pods"},
+		{"shop", "{}", "{cpu: 5OOm}", `spec.containers[a].resources.limits[cpu]: "5OOm": want a quantity`},
+	} {
+		want := fmt.Sprintf("document 1: Job %s/encode: spec.template.%s", x.namespace, x.want)
+		if _, err := translate(x.namespace, x.metadata, x.limits); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v\nwant %s", err, want)
+		}
+	}
+	for namespace, unknown := range map[string]int{"kube-system": 0, "tenon": 0, "other": 1} {
+		for _, labels := range []string{"{labels: {koordinator.sh/qosClass: SYSTEM}}", "{labels: {tenon.sh/ignore: 'true'}}"} {
+			notes, err := translate(namespace, labels, "{cpu: 1}")
+			if err != nil || len(notes) != unknown || unknown > 0 && notes[0].Warning.Code != admission.Undecided {
+				t.Errorf("%s in %s: %v, %v", labels, namespace, notes, err)
+			}
+		}
+	}
+	if notes, err := translate("shop", "{labels: {koordinator.sh/qosclass: BE}}", "{cpu: 1}"); err != nil || len(notes) != 1 || notes[0].Warning.Code != admission.Ignored {
+		t.Errorf("a misspelt key: %v, %v", notes, err)
 	}
 }
 
@@ -237,7 +283,7 @@ metadata: {name: half}
 spec: {selector: {matchLabels: {app: half}}, probability: 50%, qosClass: BE}
 `
 	by := translator(t, profiles)
-	translated, refused := 0, 0
+	translated, kept, refused := 0, 0, 0
 	for range 2000 {
 		p := randomPod(rnd)
 		metadata, _ := json.Marshal(map[string]any{"labels": p.Labels, "annotations": p.Annotations})
@@ -247,12 +293,7 @@ spec: {selector: {matchLabels: {app: half}}, probability: 50%, qosClass: BE}
 			text, _ = kubeyaml.JSONToYAML(text)
 		}
 		want, verdict := by.mutate(p)
-		if p.Namespace = "default"; !isBatch(want) {
-			if out, _, err := by.Stream(text); err != nil || !bytes.Equal(out, text) {
-				t.Fatalf("a pod that is no batch work: %v\n%s\nbecame\n%s", err, text, out)
-			}
-			continue
-		}
+		p.Namespace = "default"
 		out, _, err := by.Stream(text)
 		if judged := admission.ValidateCreate(want, tenant.Namespace{Name: "default"}, false, nil); !verdict.Allowed() || !judged.Allowed() {
 			if refused++; err == nil {
@@ -262,6 +303,12 @@ spec: {selector: {matchLabels: {app: half}}, probability: 50%, qosClass: BE}
 		}
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)
+		}
+		if !isBatch(want) {
+			if kept++; !bytes.Equal(out, text) {
+				t.Fatalf("a pod that is no batch work\n%s\nbecame\n%s", text, out)
+			}
+			continue
 		}
 		translated++
 		object, err := read(out)
@@ -298,8 +345,8 @@ spec: {selector: {matchLabels: {app: half}}, probability: 50%, qosClass: BE}
 			t.Fatalf("translated twice: %v, %v\n%s\n%s", err, notes, out, twice)
 		}
 	}
-	if translated < 400 || refused < 25 {
-		t.Errorf("%d pods were translated, and %d refused: the test tries too little", translated, refused)
+	if translated < 400 || kept < 100 || refused < 200 {
+		t.Errorf("%d pods were translated, %d kept and %d refused: the test tries too little", translated, kept, refused)
 	}
 }
 
