@@ -56,6 +56,27 @@ func (a *access) config() clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &a.overrides)
 }
 
+// errNoKubeconfig stands for the error of client-go, which names a variable that it
+// does not read any more.
+var errNoKubeconfig = errors.New("there is no kubeconfig: name one by the variable KUBECONFIG or the flag --kubeconfig")
+
+// unset returns errNoKubeconfig if err says that there is none, and otherwise err.
+func unset(err error) error {
+	if clientcmd.IsEmptyConfig(err) {
+		return errNoKubeconfig
+	}
+	return err
+}
+
+// clientConfig returns how the cluster is reached.
+func (a *access) clientConfig() (*rest.Config, error) {
+	found, err := a.config().ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find the cluster: %w", unset(err))
+	}
+	return found, nil
+}
+
 // namespace returns the given namespace. If it is "", it returns that of the context.
 func (a *access) namespace(given string) (string, error) {
 	if given != "" {
@@ -63,7 +84,7 @@ func (a *access) namespace(given string) (string, error) {
 	}
 	found, _, err := a.config().Namespace()
 	if err != nil {
-		return "", fmt.Errorf("find the namespace: %w", err)
+		return "", fmt.Errorf("find the namespace: %w", unset(err))
 	}
 	return found, nil
 }
@@ -71,9 +92,9 @@ func (a *access) namespace(given string) (string, error) {
 // client returns a client for nodes, pods, reports, profiles, the objects to
 // which profiles refer, Leases, events, autoscalers, Jobs and the use of pods.
 func (a *access) client() (client.Client, error) {
-	found, err := a.config().ClientConfig()
+	found, err := a.clientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("find the cluster: %w", err)
+		return nil, err
 	}
 	return clientOf(found, &warnings{})
 }
@@ -82,9 +103,9 @@ func (a *access) client() (client.Client, error) {
 // said. The API server refuses unknown fields of its objects, as for kubectl
 // apply. It can do this only for JSON.
 func (a *access) strictClient(said *warnings) (client.Client, error) {
-	found, err := a.config().ClientConfig()
+	found, err := a.clientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("find the cluster: %w", err)
+		return nil, err
 	}
 	found.ContentType = runtime.ContentTypeJSON
 	c, err := clientOf(found, said)

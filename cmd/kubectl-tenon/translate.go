@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"tenon.sh/tenon/internal/cluster/admission"
 	"tenon.sh/tenon/internal/cluster/translate"
@@ -119,7 +118,7 @@ func join(out *bytes.Buffer, stream []byte) {
 // translator reads the inputs of the webhook from files or from the cluster.
 func (q *translation) translator(ctx context.Context, errOut io.Writer) (translate.Translator, error) {
 	namespace, err := q.access.namespace(q.namespace)
-	if isUnset(err) {
+	if errors.Is(err, errNoKubeconfig) {
 		namespace = corev1.NamespaceDefault
 	} else if err != nil {
 		return translate.Translator{}, err
@@ -137,7 +136,7 @@ func (q *translation) translator(ctx context.Context, errOut io.Writer) (transla
 	if q.local || len(q.profiles) > 0 {
 		return t, nil
 	}
-	if _, err := q.access.namespace(""); isUnset(err) {
+	if _, err := q.access.namespace(""); errors.Is(err, errNoKubeconfig) {
 		fmt.Fprintln(errOut, "there is no kubeconfig, so no profile acts: --profile names a file with profiles")
 		return t, nil
 	}
@@ -157,9 +156,6 @@ func (q *translation) translator(ctx context.Context, errOut io.Writer) (transla
 	}
 	return t, nil
 }
-
-// isUnset reports whether an error of access.namespace says that there is no kubeconfig.
-func isUnset(err error) bool { return clientcmd.IsEmptyConfig(errors.Unwrap(err)) }
 
 // readFile reads a file, or standard input if the name is -.
 func readFile(in io.Reader, name string) ([]byte, error) {

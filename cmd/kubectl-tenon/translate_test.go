@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -98,6 +100,22 @@ func TestTranslateAsksForTheHomeOfTenon(t *testing.T) {
 	want := file + `: document 1: Pod tenon-system/a: metadata.labels[koordinator.sh/qosClass]: namespace "tenon-system" may not have class SYSTEM`
 	if _, err := kubectl(t, hooks("shop"), "translate", "-f", file); err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
+	}
+}
+
+// TestWithoutAKubeconfigTheErrorSaysHowToNameOne runs commands where there is none.
+func TestWithoutAKubeconfigTheErrorSaysHowToNameOne(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	for _, args := range [][]string{{"top"}, {"doctor"}, {"explain", "pod", "web"}, {"explain", "node", "node-1"}} {
+		root := newRootCommand(nil)
+		root.SetOut(io.Discard)
+		root.SetErr(io.Discard)
+		root.SetArgs(args)
+		err := root.Execute()
+		if !errors.Is(err, errNoKubeconfig) || strings.Contains(err.Error(), "KUBERNETES_MASTER") {
+			t.Errorf("%v: %v", args, err)
+		}
 	}
 }
 
