@@ -27,6 +27,7 @@ type page struct {
 var (
 	codeFence = regexp.MustCompile("^\\s*(```|~~~)")
 	codeSpan  = regexp.MustCompile("`[^`]*`")
+	tableRule = regexp.MustCompile(`^\|( ?:?-+:? ?\|)+$`)
 	aLink     = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 )
 
@@ -207,6 +208,26 @@ func TestAPageHasOneReader(t *testing.T) {
 		if n := len(all[name].lines) - 1; n > maxShortLines {
 			t.Errorf("%s has %d lines, at most %d", name, n, maxShortLines)
 		}
+	}
+}
+
+// TestNoTableIsCut checks that the rows of each table follow each other. Rows after a
+// blank line are no table, and a reader sees bars.
+func TestNoTableIsCut(t *testing.T) {
+	tables := 0
+	for name, p := range pages(t) {
+		for i, line := range p.prose {
+			if !strings.HasPrefix(line, "|") || i > 0 && strings.HasPrefix(p.prose[i-1], "|") {
+				continue
+			}
+			tables++
+			if i+1 == len(p.prose) || !tableRule.MatchString(p.prose[i+1]) {
+				t.Errorf("%s:%d: a row without the rule of a table (| --- |) below it: does a blank line cut the table?", name, i+1)
+			}
+		}
+	}
+	if tables < 100 {
+		t.Errorf("found %d tables: the test looks in the wrong place", tables)
 	}
 }
 
