@@ -48,7 +48,11 @@ func weekNote(f prospect.Fleet) string {
 		text += " One weekend was seen: others may differ."
 	}
 	if f.Week.Nodes < f.CPU.Nodes {
-		text += fmt.Sprintf(" The rows are of the %s that were seen on both kinds of days.", table.Count(f.Week.Nodes, "node"))
+		text += fmt.Sprintf(" The rows are of the %s of which both kinds of days are known", table.Count(f.Week.Nodes, "node"))
+		if f.Week.Weekdays.Whole() && f.Week.Weekend.Whole() {
+			text += " at each hour" // without such a node, those with some hours count
+		}
+		text += "."
 	}
 	return text
 }

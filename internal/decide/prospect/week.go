@@ -90,7 +90,7 @@ func weekOf(all []*Outlook) (f FleetWeek) {
 	})
 	// As in measured: one node that was not seen at an hour would hide that hour of all.
 	if whole := slices.DeleteFunc(slices.Clone(all), func(o *Outlook) bool {
-		return !o.Week.Weekdays.whole() || !o.Week.Weekend.whole()
+		return !o.Week.Weekdays.Whole() || !o.Week.Weekend.Whole()
 	}); len(whole) > 0 {
 		all = whole
 	}
@@ -119,8 +119,8 @@ func weekOf(all []*Outlook) (f FleetWeek) {
 	return f
 }
 
-// whole reports whether each hour of the day was measured.
-func (p *Part) whole() bool {
+// Whole reports whether each hour of the day was measured, on each node of a sum.
+func (p *Part) Whole() bool {
 	return !slices.ContainsFunc(p.Hours[:], func(s Spread[unit.MilliCPU]) bool { return s.Steps == 0 })
 }
 
