@@ -49,9 +49,14 @@ func ended(hours int) func(*corev1.Pod) {
 	}
 }
 
+func listOfPods(t *testing.T, pods ...corev1.Pod) string {
+	t.Helper()
+	return jsonOf(t, corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, Items: pods})
+}
+
 func podsOfJobs(t *testing.T) string {
 	t.Helper()
-	list := corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, Items: []corev1.Pod{
+	return listOfPods(t,
 		jobPod("runs", "node-1", nil),
 		jobPod("ended", "node-2", ended(21)), // an eighth of the week
 		jobPod("lost", "node-2", ended(0)),
@@ -68,8 +73,7 @@ func podsOfJobs(t *testing.T) string {
 		jobPod("no-requests", "node-1", func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = nil }),
 		jobPod("deployment", "node-1", func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "ReplicaSet" }),
 		jobPod("another-job", "node-1", func(p *corev1.Pod) { p.OwnerReferences[0].APIVersion = "batch.volcano.sh/v1alpha1" }),
-	}}
-	return jsonOf(t, list)
+	)
 }
 
 func jobPaths(t *testing.T) map[string]string {
@@ -96,7 +100,8 @@ func TestTheReportCountsWhatJobsRequested(t *testing.T) {
 		"a node":                         {paths, "report --node node-2", []string{"requested 0.2 CPUs and 128 MiB", ": 1 pod."}, []string{"Waiting", "Now running"}},
 		"no metrics-server":              {with(paths, pathMetrics, refusal(404, "NotFound", "no")), "report", []string{"Now running: 1 pod with 2.0 CPUs requested; what they use is not known."}, nil},
 		"a pod is too young for metrics": {with(paths, pathMetrics, `{"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "items": []}`), "report", []string{"what they use is not known."}, nil},
-		"no Jobs":                        {with(paths, pathAllPods, `{"kind": "PodList", "apiVersion": "v1", "items": []}`), "report", []string{"The API server has no pod of a Job"}, []string{"Pods of Jobs"}},
+		"no Jobs":                        {with(paths, pathAllPods, `{"kind": "PodList", "apiVersion": "v1", "items": []}`), "report", []string{"On these nodes, in this time, no pod of a Job is known"}, []string{"Pods of Jobs", "API server"}},
+		"Jobs elsewhere":                 {with(paths, pathAllPods, listOfPods(t, jobPod("runs", "node-1", nil))), "report --node node-2", []string{"On this node, in this time, no pod of a Job is known"}, []string{"API server"}},
 		"no right":                       {with(paths, pathAllPods, refusal(403, "Forbidden", "no")), "report", []string{"Jobs were not read: you may not list pods of all namespaces."}, []string{"requested 1"}},
 		"no namespaces":                  {with(paths, pathNamespaces, refusal(403, "Forbidden", "no")), "report", []string{"Jobs were not read: you may not list namespaces."}, []string{"requested 1"}},
 		"past promises":                  {with(paths, pathAllPods, refusal(403, "Forbidden", "no")), "report --kept", nil, []string{"Jobs"}},

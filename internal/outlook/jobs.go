@@ -11,7 +11,11 @@ import (
 // jobsSection says what Jobs requested, where what they used is not known.
 func (v View) jobsSection(s page.Section, j prospect.Jobs) page.Section {
 	if j.Pods+j.Waiting+j.Running+j.Untimed == 0 {
-		s.Text = "The API server has no pod of a Job that could be batch work. Pods that were deleted are not seen."
+		where := "these nodes"
+		if v.Fleet.Nodes == 1 {
+			where = "this node"
+		}
+		s.Text = "On " + where + ", in this time, no pod of a Job is known that could be batch work. Pods that were deleted are not seen."
 		return s
 	}
 	s.Text = fmt.Sprintf("Pods of Jobs that run as services requested %s CPUs and %s of memory on average over this time, %s CPU-hours a day: %s.",
@@ -25,7 +29,7 @@ func (v View) jobsSection(s page.Section, j prospect.Jobs) page.Section {
 	if j.Running > 0 {
 		used := "what they use is not known"
 		if cpu, known := j.Used.Value(); known {
-			used = fmt.Sprintf("they use %s", cores(cpu))
+			used = "they use " + cores(cpu)
 		}
 		s.Items = append(s.Items, fmt.Sprintf("Now running: %s with %s CPUs requested; %s.", table.Count(j.Running, "pod"), cores(j.RunningCPU), used))
 	}
