@@ -95,7 +95,7 @@ func TestTheReportCountsWhatJobsRequested(t *testing.T) {
 		want  []string
 		not   []string
 	}{
-		"all": {paths, "report", []string{"requested 1.2 CPUs and 640 MiB of memory on average over this time, 30.0 CPU-hours a day: 2 pods.", "Of it, 1.2 CPUs and 640 MiB fit into the room of 95% of the time",
+		"all": {paths, "report", []string{"requested 1.2 CPUs and 640 MiB of memory on average over this time, 30.0 CPU-hours a day: 2 pods.", "If they ran evenly over the day, 1.2 CPUs and 640 MiB of it would fit into the room of 95% of the time",
 			"Now running: 1 pod with 2.0 CPUs requested; they use 1.3.", "Waiting for a node: 1 pod with 2.0 CPUs", "ended pods that do not say when: 1.", "no saving in nodes is counted. tenon report --prometheus knows it"}, []string{"it is not known which work"}},
 		"a node":                         {paths, "report --node node-2", []string{"requested 0.2 CPUs and 128 MiB", ": 1 pod."}, []string{"Waiting", "Now running"}},
 		"no metrics-server":              {with(paths, pathMetrics, refusal(404, "NotFound", "no")), "report", []string{"Now running: 1 pod with 2.0 CPUs requested; what they use is not known."}, nil},

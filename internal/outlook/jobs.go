@@ -20,11 +20,8 @@ func (v View) jobsSection(s page.Section, j prospect.Jobs) page.Section {
 	}
 	s.Text = fmt.Sprintf("Pods of Jobs that run as services requested %s CPUs and %s of memory on average over this time, %s CPU-hours a day: %s.",
 		cores(j.CPU), size(j.Memory), decimal(j.CPU.Cores()*24), table.Count(j.Pods, "pod"))
-	if cpu, memory := v.Fleet.CPU.All, v.Fleet.Memory.All; v.Fleet.CPU.Nodes > 0 && v.Fleet.Memory.Nodes > 0 {
-		s.Items = append(s.Items, fmt.Sprintf("Of it, %s CPUs and %s fit into the room of 95%% of the time, and %s CPUs and %s into the mean room.",
-			cores(min(j.CPU, cpu.Low)), size(min(j.Memory, memory.Low)), cores(min(j.CPU, cpu.Mean)), size(min(j.Memory, memory.Mean))))
-	} else if v.Fleet.CPU.Nodes > 0 {
-		s.Items = append(s.Items, fmt.Sprintf("Of it, %s CPUs fit into the room of 95%% of the time, and %s into the mean room.", cores(min(j.CPU, cpu.Low)), cores(min(j.CPU, cpu.Mean))))
+	if f := v.Fleet; f.CPU.Nodes > 0 {
+		s.Items = append(s.Items, fitText(j, f))
 	}
 	if j.Running > 0 {
 		used := "what they use is not known"
@@ -46,4 +43,23 @@ func (v View) jobsSection(s page.Section, j prospect.Jobs) page.Section {
 	}
 	s.Items = append(s.Items, missing, use)
 	return s
+}
+
+// fitText compares a mean with the room, of which one value is a quantile. The two compare
+// only for Jobs that run evenly.
+func fitText(j prospect.Jobs, f prospect.Fleet) string {
+	cpu, memory := f.CPU.All, f.Memory.All
+	low, mean := cores(min(j.CPU, cpu.Low))+" CPUs", cores(min(j.CPU, cpu.Mean))+" CPUs"
+	if f.Memory.Nodes > 0 {
+		low, mean = low+" and "+size(min(j.Memory, memory.Low)), mean+" and "+size(min(j.Memory, memory.Mean))
+	}
+	text := fmt.Sprintf("If they ran evenly over the day, %s of it would fit into the room of 95%% of the time, and %s into the mean room.", low, mean)
+	// A Job may run on another node, so all count. The room of some nodes is in no sum.
+	if f.CPU.Nodes < f.Nodes {
+		text += fmt.Sprintf(" The room of CPUs is that of %d of the %d nodes, and the Jobs are those of all.", f.CPU.Nodes, f.Nodes)
+	}
+	if n := f.Memory.Nodes; n > 0 && n < f.Nodes {
+		text += fmt.Sprintf(" The room of memory is that of %d of the %d.", n, f.Nodes)
+	}
+	return text
 }
