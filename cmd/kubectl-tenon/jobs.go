@@ -49,7 +49,8 @@ func jobs(ctx context.Context, c client.Client, all []prospect.Outlook, waits bo
 			break
 		}
 	}
-	return count.Done(usedBy(ctx, c, running)), ""
+	used, measured := usedBy(ctx, c, running)
+	return count.Done(used, measured), ""
 }
 
 // namespacesLeftAlone returns the namespaces whose pods Tenon leaves alone.
@@ -78,7 +79,7 @@ func couldBeBatch(p *corev1.Pod) bool {
 
 func jobPodOf(p *corev1.Pod) prospect.JobPod {
 	a := kube.Native(p)
-	out := prospect.JobPod{Node: printable.Text(p.Spec.NodeName), CPU: a.CPURequest.Or(0), Memory: a.MemoryRequest.Or(0), Ended: kube.HasEnded(p)}
+	out := prospect.JobPod{Node: printable.Text(p.Spec.NodeName), CPU: a.CPURequest.Or(0), Memory: a.MemoryRequest.Or(0), Runs: p.Status.Phase == corev1.PodRunning, Ended: kube.HasEnded(p)}
 	if p.Status.StartTime != nil {
 		out.Begin = p.Status.StartTime.Unix()
 	} else {
@@ -95,33 +96,29 @@ func jobPodOf(p *corev1.Pod) prospect.JobPod {
 	return out
 }
 
-// usedBy returns what pods use now. It is not known without metrics-server, without the
-// right to read its numbers, and if it has none of a pod.
-func usedBy(ctx context.Context, c client.Client, running map[client.ObjectKey]bool) (sum node.Maybe[unit.MilliCPU]) {
+// usedBy returns what pods use now, and of how many this is known: of none without
+// metrics-server or without the right to read its numbers. It has none of a pod that is
+// young, or whose containers fail again and again.
+func usedBy(ctx context.Context, c client.Client, running map[client.ObjectKey]bool) (used unit.MilliCPU, measured int) {
 	if len(running) == 0 {
-		return sum
+		return 0, 0
 	}
 	var list unstructured.UnstructuredList
 	list.SetGroupVersionKind(podMetrics.GroupVersion().WithKind(podMetrics.Kind + "List"))
 	if err := c.List(ctx, &list, ofJobs); err != nil {
-		return sum // the page says that it is not known
+		return 0, 0 // the page says that it is not known
 	}
-	var used unit.MilliCPU
-	seen := 0
 	for i := range list.Items {
 		if !running[client.ObjectKeyFromObject(&list.Items[i])] {
 			continue
 		}
 		cpu, err := usageOf(&list.Items[i])
 		if err != nil {
-			return sum // as above
+			continue // as above
 		}
-		used, seen = used+cpu, seen+1
+		used, measured = used+cpu, measured+1
 	}
-	if seen < len(running) {
-		return sum
-	}
-	return node.Some(used)
+	return used, measured
 }
 
 // usageOf returns the CPU that the containers of a pod use.

@@ -49,6 +49,9 @@ func ended(hours int) func(*corev1.Pod) {
 	}
 }
 
+// hangs makes a pod one that has a node and no image.
+func hangs(p *corev1.Pod) { p.Status.Phase = corev1.PodPending }
+
 func listOfPods(t *testing.T, pods ...corev1.Pod) string {
 	t.Helper()
 	return jsonOf(t, corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, Items: pods})
@@ -102,6 +105,8 @@ func TestTheReportCountsWhatJobsRequested(t *testing.T) {
 		"a pod is too young for metrics": {with(paths, pathMetrics, `{"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "items": []}`), "report", []string{"what they use is not known."}, nil},
 		"no Jobs":                        {with(paths, pathAllPods, `{"kind": "PodList", "apiVersion": "v1", "items": []}`), "report", []string{"On these nodes, in this time, no pod of a Job is known"}, []string{"Pods of Jobs", "API server"}},
 		"Jobs elsewhere":                 {with(paths, pathAllPods, listOfPods(t, jobPod("runs", "node-1", nil))), "report --node node-2", []string{"On this node, in this time, no pod of a Job is known"}, []string{"API server"}},
+		"a pod hangs":                    {with(paths, pathAllPods, listOfPods(t, jobPod("runs", "node-1", nil), jobPod("hangs", "node-2", hangs))), "report", []string{"Now running: 1 pod with 2.0 CPUs requested; they use 1.3.", "On a node and not running yet: 1 pod with 2.0 CPUs requested."}, []string{"use is not known"}},
+		"a pod fails again and again":    {with(paths, pathAllPods, listOfPods(t, jobPod("runs", "node-1", nil), jobPod("fails", "node-2", nil))), "report", []string{"Now running: 2 pods with 4.0 CPUs requested; the use of 1 is not known, and that of the others is 1.3."}, nil},
 		"no right":                       {with(paths, pathAllPods, refusal(403, "Forbidden", "no")), "report", []string{"Jobs were not read: you may not list pods of all namespaces."}, []string{"requested 1"}},
 		"no namespaces":                  {with(paths, pathNamespaces, refusal(403, "Forbidden", "no")), "report", []string{"Jobs were not read: you may not list namespaces."}, []string{"requested 1"}},
 		"past promises":                  {with(paths, pathAllPods, refusal(403, "Forbidden", "no")), "report --kept", nil, []string{"Jobs"}},

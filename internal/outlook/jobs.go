@@ -10,7 +10,7 @@ import (
 
 // jobsSection says what Jobs requested, where what they used is not known.
 func (v View) jobsSection(s page.Section, j prospect.Jobs) page.Section {
-	if j.Pods+j.Waiting+j.Running+j.Untimed == 0 {
+	if j.Pods+j.Waiting+j.Running+j.Starting+j.Untimed == 0 {
 		where := "these nodes"
 		if v.Fleet.Nodes == 1 {
 			where = "this node"
@@ -27,8 +27,14 @@ func (v View) jobsSection(s page.Section, j prospect.Jobs) page.Section {
 		used := "what they use is not known"
 		if cpu, known := j.Used.Value(); known {
 			used = "they use " + cores(cpu)
+			if n := j.Unmeasured; n > 0 {
+				used = fmt.Sprintf("the use of %d is not known, and that of the others is %s", n, cores(cpu))
+			}
 		}
 		s.Items = append(s.Items, fmt.Sprintf("Now running: %s with %s CPUs requested; %s.", table.Count(j.Running, "pod"), cores(j.RunningCPU), used))
+	}
+	if j.Starting > 0 {
+		s.Items = append(s.Items, fmt.Sprintf("On a node and not running yet: %s with %s CPUs requested.", table.Count(j.Starting, "pod"), cores(j.StartingCPU)))
 	}
 	if j.Waiting > 0 {
 		s.Items = append(s.Items, fmt.Sprintf("Waiting for a node: %s with %s CPUs requested.", table.Count(j.Waiting, "pod"), cores(j.WaitingCPU)))

@@ -19,9 +19,16 @@ type Jobs struct {
 	// the sums.
 	Untimed int `json:"untimed,omitempty"`
 
-	Running    int                       `json:"running"` // now, on these nodes
-	RunningCPU unit.MilliCPU             `json:"running_cpu_mcpu"`
-	Used       node.Maybe[unit.MilliCPU] `json:"used_mcpu,omitzero"` // by those now
+	Running    int           `json:"running"` // now, on these nodes
+	RunningCPU unit.MilliCPU `json:"running_cpu_mcpu"`
+	// Used is what the running pods use now, without Unmeasured of them: of these it is
+	// not known. It is absent if it is known of none.
+	Used       node.Maybe[unit.MilliCPU] `json:"used_mcpu,omitzero"`
+	Unmeasured int                       `json:"unmeasured,omitempty"`
+	// Starting is the number of pods that have one of these nodes and do not run yet:
+	// an image is missing, say.
+	Starting    int           `json:"starting"`
+	StartingCPU unit.MilliCPU `json:"starting_cpu_mcpu"`
 	// Waiting is the number of pods without a node.
 	Waiting    int           `json:"waiting"`
 	WaitingCPU unit.MilliCPU `json:"waiting_cpu_mcpu"`
@@ -33,6 +40,7 @@ type JobPod struct {
 	CPU    unit.MilliCPU
 	Memory unit.Bytes
 	Begin  int64
+	Runs   bool // it is in the phase Running
 	Ended  bool
 	End    int64 // if it has ended; 0: not known when
 }
@@ -67,8 +75,10 @@ func (c *JobCount) Add(p JobPod) (runs bool) {
 	}
 	end := o.To * 60
 	switch {
-	case !p.Ended:
+	case p.Runs:
 		j.Running, j.RunningCPU = j.Running+1, j.RunningCPU+p.CPU
+	case !p.Ended:
+		j.Starting, j.StartingCPU = j.Starting+1, j.StartingCPU+p.CPU
 	case p.End == 0:
 		j.Untimed++
 		return false
@@ -80,12 +90,15 @@ func (c *JobCount) Add(p JobPod) (runs bool) {
 		j.Pods++
 		c.cpu, c.memory = c.cpu+share*float64(p.CPU), c.memory+share*float64(p.Memory)
 	}
-	return !p.Ended
+	return p.Runs
 }
 
-// Done returns the sum. used is what the pods that run now use.
-func (c *JobCount) Done(used node.Maybe[unit.MilliCPU]) Jobs {
+// Done returns the sum. used is what measured of the pods that run now use.
+func (c *JobCount) Done(used unit.MilliCPU, measured int) Jobs {
 	j := c.jobs
-	j.CPU, j.Memory, j.Used = unit.MilliCPU(c.cpu), unit.Bytes(c.memory), used
+	j.CPU, j.Memory = unit.MilliCPU(c.cpu), unit.Bytes(c.memory)
+	if j.Unmeasured = j.Running - measured; measured > 0 {
+		j.Used = node.Some(used)
+	}
 	return j
 }
