@@ -150,6 +150,9 @@ type Percentiles struct {
 
 // Shadow is what an agent that only observes has decided and does not do.
 type Shadow struct {
+	// Observes is true. The agent leaves out empty objects: without this value, an agent
+	// that has nothing to say yet would look like one that acts.
+	Observes bool `json:"observes,omitempty"`
 	// Batch is what BE work could request, and Promises say how much of it lasts.
 	Batch    Batch     `json:"batch,omitempty"`
 	Promises *Promises `json:"promises,omitempty"`

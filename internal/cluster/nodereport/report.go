@@ -148,7 +148,7 @@ func Status(v View, before []metav1.Condition) v1alpha1.NodeReportStatus {
 // observes moves what holds for the shadow alone out of the places where the manager and
 // the scheduler look: no pod may request batch resources of the node or hold its CPUs.
 func observes(s *tick.Shadow, status *v1alpha1.NodeReportStatus) {
-	shadow := &v1alpha1.Shadow{Batch: status.Batch, Promises: status.Promises}
+	shadow := &v1alpha1.Shadow{Observes: true, Batch: status.Batch, Promises: status.Promises}
 	for owner, n := range s.Total {
 		shadow.Steps = append(shadow.Steps, v1alpha1.ShadowSteps{Policy: owner.String(), Count: n})
 	}

@@ -184,6 +184,7 @@ func (s *Sender) declare(ctx context.Context, path string, report appliedReport)
 	var dropped []string
 	if s.fields != nil {
 		dropped = s.fields.Drop(whole)
+		prune(report.Status) // an object of which all fields were dropped
 	}
 	err := s.api.Apply(ctx, path, Owner, report)
 	if apiserver.Refused(err) {
@@ -195,6 +196,7 @@ func (s *Sender) declare(ctx context.Context, path string, report appliedReport)
 		if len(more) == 0 {
 			return err // for another reason
 		}
+		prune(report.Status)
 		s.fields, s.asked, dropped = known, time.Now(), append(dropped, more...)
 		err = s.api.Apply(ctx, path, Owner, report)
 	}
