@@ -7,6 +7,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -32,6 +33,9 @@ func jobs(ctx context.Context, c client.Client, all []prospect.Outlook, waits bo
 	left, err := namespacesLeftAlone(ctx, c)
 	if err != nil {
 		return sum, unreadText("namespaces", err)
+	}
+	if err := addExcluded(ctx, c, left); err != nil {
+		return sum, unreadText("webhooks of tenon-manager", err)
 	}
 	count, running := prospect.CountJobs(all, waits), map[client.ObjectKey]bool{}
 	for next := ""; ; {
@@ -64,6 +68,31 @@ func namespacesLeftAlone(ctx context.Context, c client.Client) (map[string]bool,
 		left[n.Name] = kube.IsIgnoredNamespace(n.Labels)
 	}
 	return left, nil
+}
+
+// addExcluded adds the namespaces whose pods no profile makes batch work: that of the
+// manager, and those that its webhooks leave out. Their Jobs belong to the cluster. Without
+// webhooks, or without the right to read them, only kube-system is known.
+func addExcluded(ctx context.Context, c client.Client, left map[string]bool) error {
+	left[metav1.NamespaceSystem] = true
+	hooks, err := managerWebhooks(ctx, c)
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+		return err
+	}
+	left[serviceNamespace(hooks)] = true
+	for _, hook := range hooks {
+		if hook.NamespaceSelector == nil {
+			continue
+		}
+		for _, r := range hook.NamespaceSelector.MatchExpressions {
+			if r.Key == corev1.LabelMetadataName && r.Operator == metav1.LabelSelectorOpNotIn {
+				for _, name := range r.Values {
+					left[name] = true
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // couldBeBatch reports whether a pod of a Job runs as a service because its owner has not

@@ -57,6 +57,19 @@ func listOfPods(t *testing.T, pods ...corev1.Pod) string {
 	return jsonOf(t, corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, Items: pods})
 }
 
+// excluding are webhooks whose namespace is tenon-system, and which leave out tools.
+const excluding = `{"kind": "ValidatingWebhookConfiguration", "apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": "tenon-manager"}, "webhooks": [
+	{"name": "all", "clientConfig": {"service": {"namespace": "tenon-system", "name": "tenon-manager"}}},
+	{"name": "some", "namespaceSelector": {"matchExpressions": [{"key": "tenon.sh/ignore", "operator": "NotIn", "values": ["etl"]},
+		{"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["etl"]}, {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["tools"]}]}}]}`
+
+// podsOfTools has a pod that counts, and one in each of the namespaces of excluding.
+func podsOfTools(t *testing.T) string {
+	t.Helper()
+	in := func(namespace string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Namespace = namespace } }
+	return listOfPods(t, jobPod("runs", "node-1", nil), jobPod("a", "node-1", in("tenon-system")), jobPod("b", "node-1", in("tools")))
+}
+
 func podsOfJobs(t *testing.T) string {
 	t.Helper()
 	return listOfPods(t,
@@ -70,6 +83,7 @@ func podsOfJobs(t *testing.T) string {
 		jobPod("ls", "node-1", func(p *corev1.Pod) { p.Labels = map[string]string{"koordinator.sh/qosClass": "LS"} }),
 		jobPod("alone", "node-1", func(p *corev1.Pod) { p.Labels = map[string]string{"tenon.sh/ignore": "true"} }),
 		jobPod("alone-too", "node-1", func(p *corev1.Pod) { p.Namespace = "left" }),
+		jobPod("of-the-cluster", "node-1", func(p *corev1.Pod) { p.Namespace = "kube-system" }),
 		jobPod("batch", "node-1", func(p *corev1.Pod) {
 			p.Spec.Containers[0].Resources.Requests["kubernetes.io/batch-cpu"] = resource.MustParse("2000")
 		}),
@@ -105,6 +119,9 @@ func TestTheReportCountsWhatJobsRequested(t *testing.T) {
 		"a pod is too young for metrics": {with(paths, pathMetrics, `{"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "items": []}`), "report", []string{"what they use is not known."}, nil},
 		"no Jobs":                        {with(paths, pathAllPods, `{"kind": "PodList", "apiVersion": "v1", "items": []}`), "report", []string{"On these nodes, in this time, no pod of a Job is known"}, []string{"Pods of Jobs", "API server"}},
 		"Jobs elsewhere":                 {with(paths, pathAllPods, listOfPods(t, jobPod("runs", "node-1", nil))), "report --node node-2", []string{"On this node, in this time, no pod of a Job is known"}, []string{"API server"}},
+		"left out by the webhooks":       {with(paths, pathAllPods, podsOfTools(t), pathHooks, excluding), "report", []string{"Now running: 1 pod with 2.0 CPUs requested; they use 1.3."}, nil},
+		"no right to read webhooks":      {with(paths, pathAllPods, podsOfTools(t), pathHooks, refusal(403, "Forbidden", "no")), "report", []string{"Now running: 3 pods"}, nil},
+		"the webhooks were not read":     {with(paths, pathHooks, refusal(500, "InternalError", "no")), "report", []string{"Jobs were not read: webhooks of tenon-manager"}, []string{"requested 1"}},
 		"a pod hangs":                    {with(paths, pathAllPods, listOfPods(t, jobPod("runs", "node-1", nil), jobPod("hangs", "node-2", hangs))), "report", []string{"Now running: 1 pod with 2.0 CPUs requested; they use 1.3.", "On a node and not running yet: 1 pod with 2.0 CPUs requested."}, []string{"use is not known"}},
 		"a pod fails again and again":    {with(paths, pathAllPods, listOfPods(t, jobPod("runs", "node-1", nil), jobPod("fails", "node-2", nil))), "report", []string{"Now running: 2 pods with 4.0 CPUs requested; the use of 1 is not known, and that of the others is 1.3."}, nil},
 		"no right":                       {with(paths, pathAllPods, refusal(403, "Forbidden", "no")), "report", []string{"Jobs were not read: you may not list pods of all namespaces."}, []string{"requested 1"}},

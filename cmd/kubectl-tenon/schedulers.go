@@ -64,11 +64,23 @@ func managerAbsence(ctx context.Context, c client.Client, now time.Time) (absent
 // sends what the webhooks answer. A user who may only edit a namespace cannot change it.
 // The result is "" if there is no such webhook, or if it may not be read.
 func managerHome(ctx context.Context, c client.Client) string {
-	var v admissionv1.ValidatingWebhookConfiguration
-	if err := c.Get(ctx, client.ObjectKey{Name: schedulers.Manager}, &v); err != nil {
+	hooks, err := managerWebhooks(ctx, c)
+	if err != nil {
 		return "" // then the Leases of all namespaces count
 	}
-	for _, hook := range v.Webhooks {
+	return serviceNamespace(hooks)
+}
+
+// managerWebhooks reads the validating webhooks of tenon-manager.
+func managerWebhooks(ctx context.Context, c client.Client) ([]admissionv1.ValidatingWebhook, error) {
+	var v admissionv1.ValidatingWebhookConfiguration
+	err := c.Get(ctx, client.ObjectKey{Name: schedulers.Manager}, &v)
+	return v.Webhooks, err
+}
+
+// serviceNamespace returns the namespace of the service that answers webhooks, or "".
+func serviceNamespace(hooks []admissionv1.ValidatingWebhook) string {
+	for _, hook := range hooks {
 		if hook.ClientConfig.Service != nil {
 			return hook.ClientConfig.Service.Namespace
 		}
