@@ -233,4 +233,6 @@ func (d *daemon) Guard() error { return d.host.Guard() }
 
 // Reclaim hands the orders of a tick to the goroutine that carries them out. It is a
 // method of loop.Reclaimer.
-func (d *daemon) Reclaim(orders []node.ReclaimOrder) { d.host.Reclaims().Ask(orders) }
+func (d *daemon) Reclaim(orders []node.ReclaimOrder, mayRun func(node.WorkloadID) bool) {
+	d.host.Reclaims().Ask(orders, mayRun)
+}

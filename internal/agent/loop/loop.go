@@ -57,9 +57,10 @@ type Guard interface {
 
 // A Reclaimer is a Host that can reclaim memory beside the loop.
 type Reclaimer interface {
-	// Reclaim takes the orders of a tick and returns at once. Later snapshots show what
-	// became of them (node.Usage.Reclaim).
-	Reclaim([]node.ReclaimOrder)
+	// Reclaim takes the orders of a tick in place of those that have not begun, and
+	// returns at once. An order that goes on ends if its workload may not run it. Later
+	// snapshots show what became of them (node.Usage.Reclaim).
+	Reclaim(orders []node.ReclaimOrder, mayRun func(node.WorkloadID) bool)
 }
 
 // An Agent keeps the knobs of one node at the values that the policies want.
@@ -143,7 +144,7 @@ func (a *Agent) tickOnce(ctx context.Context, events []tick.Event) (tick.Tick, e
 		}
 	}
 	if r, reclaims := a.Host.(Reclaimer); reclaims && !a.DryRun {
-		r.Reclaim(t.Reclaim.Orders())
+		r.Reclaim(t.Reclaim.Orders(), t.Reclaim.MayRun)
 	}
 	if g, guards := a.Host.(Guard); guards && !a.DryRun {
 		errs = append(errs, g.Guard())

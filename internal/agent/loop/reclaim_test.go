@@ -16,7 +16,13 @@ type reclaiming struct {
 	orders []node.ReclaimOrder
 }
 
-func (r *reclaiming) Reclaim(orders []node.ReclaimOrder) { r.orders = append(r.orders, orders...) }
+func (r *reclaiming) Reclaim(orders []node.ReclaimOrder, mayRun func(node.WorkloadID) bool) {
+	for _, o := range orders {
+		if mayRun(o.Workload) {
+			r.orders = append(r.orders, o)
+		}
+	}
+}
 
 // TestOrdersOfTheReclaimGoToTheHost checks that the host gets the orders of a tick, and
 // none from an agent that observes or only plans.

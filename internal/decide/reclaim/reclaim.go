@@ -146,6 +146,14 @@ func (s State) Orders() []node.ReclaimOrder {
 	return all
 }
 
+// MayRun reports whether an order for a workload may go on that was decided in an
+// earlier tick. It may not if the reclaim is off, or if the workload is gone, is no BE
+// work, is ending, is frozen, or has others in its cgroup.
+func (s State) MayRun(id node.WorkloadID) bool {
+	w := s.Work[id]
+	return w != nil && w.Hold != Ending && w.Hold != Mixed
+}
+
 // Decide judges the steps that have ended, and decides the next ones while the node
 // lacks free memory.
 func Decide(c Config, st State, s node.Snapshot) State {
@@ -249,7 +257,7 @@ func (x *decider) follow(st State) []*node.Workload {
 func (x *decider) running() (all unit.Bytes) {
 	for i := range x.snap.Workloads {
 		w := &x.snap.Workloads[i]
-		if work := x.work(w); work != nil && w.Usage.Reclaim.Running {
+		if work := x.work(w); work != nil && w.Usage.Reclaim.Running && w.Usage.Reclaim.Ended.Before(work.AskedAt) {
 			all += work.Asked
 		}
 	}

@@ -2,7 +2,6 @@ package cgroup
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,39 +18,35 @@ import (
 // Reclaim asks the kernel to reclaim n bytes from a group and all groups below it
 // (memory.reclaim: Linux 5.19), and returns when the kernel has answered, which may
 // take long. It returns EAGAIN if the kernel has reclaimed less, and EINTR if ctx has
-// ended before. Beside each error, got is what the kernel has reclaimed from the group
-// meanwhile, by whatever cause (pgsteal of memory.stat). If that cannot be read, the
-// error says so, and got is 0. On v1, Reclaim returns ErrUnsupported: its
-// memory.force_empty takes no amount.
-func Reclaim(ctx context.Context, t *Tree, path string, n unit.Bytes) (got unit.Bytes, err error) {
+// ended before. What the kernel has reclaimed, Stolen shows. On v1, Reclaim returns
+// ErrUnsupported: its memory.force_empty takes no amount.
+func Reclaim(ctx context.Context, t *Tree, path string, n unit.Bytes) error {
 	h, err := t.hierarchy(memory)
 	if err == nil && h.version == 1 {
 		err = ErrUnsupported
 	}
 	if err != nil {
-		return 0, fmt.Errorf("write memory.reclaim in %s: %w", printPath(path), err)
+		return fmt.Errorf("write memory.reclaim in %s: %w", printPath(path), err)
 	}
 	dir, err := h.dir(path)
 	if err != nil {
-		return 0, err
-	}
-	before, err := stolen(t, path)
-	if err != nil {
-		return 0, err
+		return err
 	}
 	err = writeInterruptibly(ctx, filepath.Join(dir, "memory.reclaim"), strconv.FormatInt(int64(n), 10))
 	if err != nil {
-		err = fmt.Errorf("write memory.reclaim %d in %s: %w", int64(n), printPath(path), cause(dir, err))
+		return fmt.Errorf("write memory.reclaim %d in %s: %w", int64(n), printPath(path), cause(dir, err))
 	}
-	after, readErr := stolen(t, path)
-	if readErr != nil {
-		return 0, errors.Join(err, readErr)
-	}
-	return max(after-before, 0), err
+	return nil
 }
 
-// stolen reads the memory that the kernel has reclaimed from a group so far.
-func stolen(t *Tree, path string) (unit.Bytes, error) {
+// StolenLags is how old the value of Stolen may be: on a read, the kernel adds up the
+// counters of all CPUs only after many updates (64 for each CPU), and otherwise every
+// 2 s (mem_cgroup_flush_stats in mm/memcontrol.c).
+const StolenLags = 2 * time.Second
+
+// Stolen reads the memory that the kernel has reclaimed from a group so far, by whatever
+// cause (pgsteal of memory.stat). The value may be as old as StolenLags.
+func Stolen(t *Tree, path string) (unit.Bytes, error) {
 	m, err := read(t, memory, path, "memory.stat", flatFile("pgsteal"))
 	if err != nil {
 		return 0, err
@@ -67,7 +62,18 @@ func stolen(t *Tree, path string) (unit.Bytes, error) {
 // write(2). The first may come just before the call.
 const signalPause = 50 * time.Millisecond
 
-// writeInterruptibly writes a text by one write(2). When ctx ends, it sends SIGURG to its
+// untilEnd repeats a call that a signal has ended, until ctx ends. The runtime of Go sends
+// signals of its own to preempt a thread. A repeated reclaim asks for the whole amount
+// again, because the kernel does not say what it has reclaimed before a signal.
+func untilEnd(ctx context.Context, call func() error) error {
+	for {
+		if err := call(); err != syscall.EINTR || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// writeInterruptibly writes a text to a file of the kernel. When ctx ends, it sends SIGURG to its
 // own thread, for which the runtime of Go has a handler that does nothing: the kernel
 // ends a reclaim with EINTR if the thread has a signal.
 func writeInterruptibly(ctx context.Context, path, text string) error {
@@ -99,7 +105,10 @@ func writeInterruptibly(ctx context.Context, path, text string) error {
 			}
 		}
 	}()
-	_, err = syscall.Write(fd, []byte(text))
+	err = untilEnd(ctx, func() error {
+		_, err := syscall.Write(fd, []byte(text))
+		return err
+	})
 	close(written)
 	<-signalled // the thread must be this one until then
 	return err

@@ -184,7 +184,7 @@ func (h *Host) wire(resident bool, spare func() []int, k isolation.Kernel) {
 		Released: h.isolation.LastReleased,
 	})
 	h.runs = &runs{tree: h.tree, journal: h.journal, fs: h.fs, changes: h.changes, marks: h.marks, exempt: h.isolation.Exempt(), cache: h.cache, now: h.now, spare: spare}
-	h.reclaims = reclaim.New(h.reclaim, h.now)
+	h.reclaims = reclaim.New(reclaim.Kernel{Write: h.reclaim, Stolen: h.stolen}, h.now)
 	h.changes.Use(h.adapters())
 	h.restorer = restore.New(restore.Options{
 		FS: h.fs, Tree: h.tree, NoTree: h.noTree, Journal: h.journal, Knobs: h.changes, Controls: h.controls,
@@ -284,11 +284,19 @@ func (h *Host) Isolation() *isolation.Isolation { return h.isolation }
 func (h *Host) Reclaims() *reclaim.Worker { return h.reclaims }
 
 // reclaim asks the kernel to reclaim memory from a cgroup.
-func (h *Host) reclaim(ctx context.Context, p node.CgroupPath, n unit.Bytes) (unit.Bytes, error) {
+func (h *Host) reclaim(ctx context.Context, p node.CgroupPath, n unit.Bytes) error {
 	if err := h.needTree(); err != nil {
-		return 0, fmt.Errorf("reclaim memory in %s: %w", p, err)
+		return fmt.Errorf("reclaim memory in %s: %w", p, err)
 	}
 	return cgroup.Reclaim(ctx, h.tree, string(p), n)
+}
+
+// stolen reads what the kernel has reclaimed from a cgroup so far.
+func (h *Host) stolen(p node.CgroupPath) (unit.Bytes, error) {
+	if err := h.needTree(); err != nil {
+		return 0, fmt.Errorf("read what was reclaimed in %s: %w", p, err)
+	}
+	return cgroup.Stolen(h.tree, string(p))
 }
 
 // Guard repairs the attributes of threads. A snapshot must not do this, because

@@ -20,13 +20,14 @@ type ReclaimOrder struct {
 // Reclaim says what became of the orders for one workload since the agent started.
 type Reclaim struct {
 	// Asked and Got are sums over the orders that have ended: the bytes that Tenon asked
-	// for, and those that the kernel reclaimed from the workload meanwhile.
+	// the kernel for, and those that the kernel reclaimed from the workload meanwhile.
 	Asked unit.Bytes `json:"asked,omitempty"`
 	Got   unit.Bytes `json:"got,omitempty"`
-	// Running says that an order waits or is carried out.
+	// Running says that an order waits or is carried out, or that what the last one got
+	// is not known yet, because the counter of the kernel lags.
 	Running bool `json:"running,omitempty"`
-	// Ended is the end of the last order, on the clock of Snapshot.At. It is zero if none
-	// has ended.
+	// Ended is when the kernel answered the last order, on the clock of Snapshot.At. It is
+	// zero if no order has ended.
 	Ended time.Time `json:"ended,omitzero"`
 	// Errno is the error number of the last order. It is 0 if the kernel carried out the
 	// order, in part or as a whole, and -1 for an error without a number.
