@@ -23,7 +23,7 @@ var holdTexts = map[reclaim.Hold]string{
 	reclaim.Enough:    "the node has enough free memory",
 	reclaim.NoService: "no service runs on the node",
 	reclaim.NotHere:   "the kernel has no memory.reclaim",
-	reclaim.Unknown:   "its memory, its pressure, its refaults or its protection is not known",
+	reclaim.Unknown:   "its memory, pressure, refaults or protection is not known, or whether it is frozen",
 	reclaim.Pending:   "the last step is not judged yet",
 	reclaim.Resting:   "it rests after a step that took too much",
 	reclaim.Protected: "it has little more than its memory.min or memory.low",

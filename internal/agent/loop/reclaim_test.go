@@ -43,6 +43,7 @@ func TestOrdersOfTheReclaimGoToTheHost(t *testing.T) {
 		job.Usage = node.Usage{Memory: node.Some[unit.Bytes](1 << 30), Refaults: node.Some[int64](0)}
 		job.Usage.Pressure.Memory.Some = node.Some(time.Duration(0))
 		s.Knobs.Now[node.Knob{Cgroup: "be/job", File: node.FileMemory}] = node.NoMemoryLimit
+		s.Knobs.Now[node.Knob{Cgroup: "be/job", File: node.FileRun}] = node.Running
 		a := c.agent
 		a.Host, a.Config.Reclaim = h, reclaim.Config{FreePercent: 10}
 		var last []node.ReclaimOrder

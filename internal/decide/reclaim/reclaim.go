@@ -71,7 +71,7 @@ const (
 	Enough    Hold = "enough"     // enough of the node's memory is free
 	NoService Hold = "no-service" // no service runs on the node or is about to
 	NotHere   Hold = "not-here"   // the kernel has no memory.reclaim
-	Unknown   Hold = "unknown"    // a value is missing: the memory, pressure, refaults or protection
+	Unknown   Hold = "unknown"    // a value is missing: the memory, pressure, refaults, protection, or whether it is frozen
 	Pending   Hold = "pending"    // the last step goes on, or is not judged yet
 	Resting   Hold = "resting"    // the last step took too much
 	Protected Hold = "protected"  // the workload has little more than memory.min or memory.low
@@ -132,7 +132,7 @@ func (c Config) Files() []node.File {
 	if c.FreePercent <= 0 {
 		return nil
 	}
-	return []node.File{node.FileMemory}
+	return []node.File{node.FileMemory, node.FileRun}
 }
 
 // Orders lists what the kernel should reclaim after this tick.
@@ -270,7 +270,7 @@ func (x *decider) size(w *node.Workload, left unit.Bytes) (Hold, unit.Bytes) {
 	used, known := w.Usage.Memory.Value()
 	_, counted := countersOf(w)
 	memory, shown := x.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileMemory}].(node.Memory)
-	run := x.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileRun}]
+	run, runs := x.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileRun}]
 	// The kernel does not count the protection of the cgroup from which it is asked to
 	// reclaim (mem_cgroup_protection in include/linux/memcontrol.h).
 	room := used - max(memory.Min, memory.Low)
@@ -282,7 +282,7 @@ func (x *decider) size(w *node.Workload, left unit.Bytes) (Hold, unit.Bytes) {
 		return Ending, 0
 	case work.Asked > 0 || w.Usage.Reclaim.Running:
 		return Pending, 0
-	case !known || !counted || !shown:
+	case !known || !counted || !shown || !runs:
 		return Unknown, 0
 	case x.snap.At.Before(work.Until):
 		return Resting, 0

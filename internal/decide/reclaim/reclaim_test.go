@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -64,6 +65,7 @@ func (w *world) seconds(n int) {
 		for id, b := range w.work {
 			w.s.Workloads = append(w.s.Workloads, node.Workload{ID: id, Class: node.BE, Cgroup: node.CgroupPath(id), Usage: w.pass(b)})
 			w.s.Knobs.Now[node.Knob{Cgroup: node.CgroupPath(id), File: node.FileMemory}] = node.Memory{Low: b.protected, High: unit.MaxBytes, Max: unit.MaxBytes}
+			w.s.Knobs.Now[node.Knob{Cgroup: node.CgroupPath(id), File: node.FileRun}] = node.Running
 		}
 		w.s.Usage.Free = node.Some(w.free)
 		w.st = Decide(w.c, w.st, w.s)
@@ -164,7 +166,7 @@ func TestPressureHalvesAStep(t *testing.T) {
 
 // TestNothingIsAskedForWithoutNeed has each reason for which no memory is reclaimed.
 func TestNothingIsAskedForWithoutNeed(t *testing.T) {
-	memory := node.Knob{Cgroup: "job", File: node.FileMemory}
+	memory, run := node.Knob{Cgroup: "job", File: node.FileMemory}, node.Knob{Cgroup: "job", File: node.FileRun}
 	for want, change := range map[Hold]func(*node.Snapshot){
 		Enough:    func(s *node.Snapshot) { s.Usage.Free = node.Some(2048 * mib) },
 		NoService: func(s *node.Snapshot) { s.Workloads = s.Workloads[1:] },
@@ -191,6 +193,7 @@ func TestNothingIsAskedForWithoutNeed(t *testing.T) {
 		"its refaults":   func(s *node.Snapshot) { s.Workloads[1].Usage.Refaults = node.Maybe[int64]{} },
 		"its pressure":   func(s *node.Snapshot) { s.Workloads[1].Usage.Pressure = node.Pressure{} },
 		"its protection": func(s *node.Snapshot) { delete(s.Knobs.Now, memory) },
+		"its freezer":    func(s *node.Snapshot) { delete(s.Knobs.Now, run) },
 	} {
 		s, c := oneJob()
 		forget(&s)
@@ -199,8 +202,17 @@ func TestNothingIsAskedForWithoutNeed(t *testing.T) {
 			t.Errorf("without %s the reason is %q with orders %v", name, hold, got.Orders())
 		}
 	}
-	s, _ := oneJob()
-	if got := Decide(Config{}, State{At: s.At, Work: map[node.WorkloadID]*Work{"job": {Step: mib}}}, s); got.Work != nil || !got.At.IsZero() {
+	s, c := oneJob()
+	s.Knobs.Now[run] = node.Frozen
+	if got := Decide(c, State{Allowance: mostPerSecond}, s); got.Work["job"].Hold != Ending || got.MayRun("job") || got.MayRun("web") {
+		t.Errorf("frozen work is held by %q", got.Work["job"].Hold)
+	}
+	for _, k := range []node.Knob{memory, run} {
+		if !slices.Contains(c.Files(), k.File) || len((Config{}).Files()) > 0 {
+			t.Errorf("the snapshot need not show %s, which a decision reads", k.File)
+		}
+	}
+	if got := Decide(Config{}, State{At: s.At, Work: map[node.WorkloadID]*Work{"job": {Step: mib}}}, s); got.Work != nil || !got.At.IsZero() || got.MayRun("job") {
 		t.Errorf("a reclaim that is off keeps %+v", got)
 	}
 }
@@ -214,7 +226,7 @@ func oneJob() (node.Snapshot, Config) {
 		Capabilities: node.Capabilities{node.FeatureMemoryReclaim: {Verdict: node.Yes}},
 		Workloads:    []node.Workload{{ID: "web", Class: node.LS, Cgroup: "web"}, job},
 		Knobs: node.Knobs{Kernel: node.Kernel{PageSize: page}, Now: map[node.Knob]node.Value{
-			{Cgroup: "job", File: node.FileMemory}: node.NoMemoryLimit,
+			{Cgroup: "job", File: node.FileMemory}: node.NoMemoryLimit, {Cgroup: "job", File: node.FileRun}: node.Running,
 		}},
 	}, Config{FreePercent: 10}
 }
@@ -242,6 +254,7 @@ func TestWhatIsOnItsWayIsNotAskedForTwice(t *testing.T) {
 	for share, want := range map[unit.Bytes]Hold{1: Enough, 2: ""} {
 		s, c := oneJob()
 		other := s.Workloads[1]
+		s.Knobs.Now[node.Knob{Cgroup: "other", File: node.FileRun}] = node.Running
 		other.ID, other.Cgroup, other.Usage.Reclaim.Running = "other", "other", true
 		s.Workloads = append(s.Workloads, other)
 		lacks := s.MemoryTotal.Or(0).Percent(10) - s.Usage.Free.Or(0)
