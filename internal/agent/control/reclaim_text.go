@@ -23,6 +23,7 @@ var holdTexts = map[reclaim.Hold]string{
 	reclaim.Enough:    "the node has enough free memory",
 	reclaim.NoService: "no service runs on the node",
 	reclaim.NotHere:   "the kernel has no memory.reclaim",
+	reclaim.Stale:     "its pressure and its refaults were not read just now",
 	reclaim.Unknown:   "its memory, pressure, refaults or protection is not known, or whether it is frozen",
 	reclaim.Pending:   "the last step is not judged yet",
 	reclaim.Resting:   "it rests after a step that took too much",

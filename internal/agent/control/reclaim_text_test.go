@@ -44,7 +44,7 @@ func TestEachReasonOfTheReclaimHasItsWords(t *testing.T) {
 			t.Errorf("the outcome %q has no words", o)
 		}
 	}
-	for _, h := range []reclaim.Hold{reclaim.Enough, reclaim.NoService, reclaim.NotHere, reclaim.Unknown, reclaim.Pending, reclaim.Resting, reclaim.Protected, reclaim.Mixed, reclaim.Ending, reclaim.Rate} {
+	for _, h := range []reclaim.Hold{reclaim.Enough, reclaim.NoService, reclaim.NotHere, reclaim.Unknown, reclaim.Stale, reclaim.Pending, reclaim.Resting, reclaim.Protected, reclaim.Mixed, reclaim.Ending, reclaim.Rate} {
 		if holdTexts[h] == "" {
 			t.Errorf("the reason %q has no words", h)
 		}

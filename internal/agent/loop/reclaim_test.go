@@ -40,7 +40,7 @@ func TestOrdersOfTheReclaimGoToTheHost(t *testing.T) {
 		s.MemoryTotal, s.Usage.Free = node.Some[unit.Bytes](4<<30), node.Some[unit.Bytes](0)
 		s.Capabilities[node.FeatureMemoryReclaim] = node.Answer{Verdict: node.Yes}
 		job := &s.Workloads[1]
-		job.Usage = node.Usage{Memory: node.Some[unit.Bytes](1 << 30), Refaults: node.Some[int64](0)}
+		job.Usage = node.Usage{Memory: node.Some[unit.Bytes](1 << 30), Refaults: node.Some[int64](0), SlowAt: s.At.Add(time.Second)}
 		job.Usage.Pressure.Memory.Some = node.Some(time.Duration(0))
 		s.Knobs.Now[node.Knob{Cgroup: "be/job", File: node.FileMemory}] = node.NoMemoryLimit
 		s.Knobs.Now[node.Knob{Cgroup: "be/job", File: node.FileRun}] = node.Running

@@ -27,6 +27,6 @@ func sameUse(a, b *node.Usage) bool {
 		a.Threads == b.Threads && a.Runnable == b.Runnable &&
 		a.Steal == b.Steal && a.Delay.Sum == b.Delay.Sum && a.Delay.Timeslices == b.Delay.Timeslices &&
 		a.Memory == b.Memory && a.WorkingSet == b.WorkingSet && a.Refaults == b.Refaults && a.Free == b.Free && a.Reclaim == b.Reclaim &&
-		a.Read == b.Read && a.Written == b.Written && a.Pressure == b.Pressure &&
+		a.Read == b.Read && a.Written == b.Written && a.Pressure == b.Pressure && a.SlowAt.Equal(b.SlowAt) &&
 		slices.Equal(a.Delay.Counts, b.Delay.Counts) && maps.Equal(a.PerCPU, b.PerCPU) && a.Requests.Equal(b.Requests)
 }

@@ -47,6 +47,9 @@ const (
 	// each time for twice as long, up to mostRest.
 	leastRest = time.Minute
 	mostRest  = 16 * time.Minute
+	// freshWithin is the maximum age of the counters from which a step starts. What the
+	// workload waited for before is no effect of the step.
+	freshWithin = time.Second
 	// lostAfter is the time after which an order that no one carries out is forgotten.
 	lostAfter = 30 * time.Second
 )
@@ -71,6 +74,7 @@ const (
 	Enough    Hold = "enough"     // enough of the node's memory is free
 	NoService Hold = "no-service" // no service runs on the node or is about to
 	NotHere   Hold = "not-here"   // the kernel has no memory.reclaim
+	Stale     Hold = "stale"      // its pressure and refaults were not read just now
 	Unknown   Hold = "unknown"    // a value is missing: the memory, pressure, refaults, protection, or whether it is frozen
 	Pending   Hold = "pending"    // the last step goes on, or is not judged yet
 	Resting   Hold = "resting"    // the last step took too much
@@ -110,6 +114,7 @@ type Work struct {
 
 // Counters are those of a workload by which a step is judged.
 type Counters struct {
+	At       time.Time     `json:"at,omitzero"`          // when Stalled and Refaults were read
 	Stalled  time.Duration `json:"stalled_ns,omitempty"` // time in which some thread waited for memory (PSI)
 	Refaults int64         `json:"refaults,omitempty"`   // pages
 	Got      unit.Bytes    `json:"got,omitempty"`
@@ -120,8 +125,9 @@ type Judgement struct {
 	Outcome Outcome    `json:"outcome,omitempty"`
 	Asked   unit.Bytes `json:"asked,omitempty"`
 	Got     unit.Bytes `json:"got,omitempty"`
-	// Stalled is the time in which some thread waited for memory, of the time Over since
-	// the step was decided. Refaulted is what was read back in this time.
+	// Stalled is the time in which some thread waited for memory, of the time Over between
+	// the last reading before the step and that after it. Refaulted is what was read back
+	// in this time.
 	Stalled   time.Duration `json:"stalled_ns,omitempty"`
 	Over      time.Duration `json:"over_ns,omitempty"`
 	Refaulted unit.Bytes    `json:"refaulted,omitempty"`
@@ -268,7 +274,7 @@ func (x *decider) running() (all unit.Bytes) {
 func (x *decider) size(w *node.Workload, left unit.Bytes) (Hold, unit.Bytes) {
 	work := x.work(w)
 	used, known := w.Usage.Memory.Value()
-	_, counted := countersOf(w)
+	now, counted := countersOf(w)
 	memory, shown := x.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileMemory}].(node.Memory)
 	run, runs := x.snap.Knobs.Now[node.Knob{Cgroup: w.Cgroup, File: node.FileRun}]
 	// The kernel does not count the protection of the cgroup from which it is asked to
@@ -286,6 +292,8 @@ func (x *decider) size(w *node.Workload, left unit.Bytes) (Hold, unit.Bytes) {
 		return Unknown, 0
 	case x.snap.At.Before(work.Until):
 		return Resting, 0
+	case x.snap.At.Sub(now.At) > freshWithin:
+		return Stale, 0
 	case step < leastStep:
 		return Protected, 0
 	case left < leastStep:
@@ -301,7 +309,8 @@ func (x *decider) size(w *node.Workload, left unit.Bytes) (Hold, unit.Bytes) {
 func countersOf(w *node.Workload) (Counters, bool) {
 	stalled, measured := w.Usage.Pressure.Memory.Some.Value()
 	refaults, counted := w.Usage.Refaults.Value()
-	return Counters{stalled, refaults, w.Usage.Reclaim.Got}, measured && counted
+	at := w.Usage.SlowAt
+	return Counters{at, stalled, refaults, w.Usage.Reclaim.Got}, measured && counted && !at.IsZero()
 }
 
 // judge judges the last step of a workload once its effect shows.
@@ -317,7 +326,7 @@ func judge(w Work, of *node.Workload, s node.Snapshot) Work {
 		return w
 	}
 	now, known := countersOf(of)
-	if !r.IsSettled(s.At) || !known {
+	if !r.IsSettled(s.At) || !known || now.At.Sub(r.Ended) < node.ReclaimSettles {
 		return w
 	}
 	if now.Stalled < w.Then.Stalled || now.Refaults < w.Then.Refaults || now.Got < w.Then.Got {
@@ -325,7 +334,7 @@ func judge(w Work, of *node.Workload, s node.Snapshot) Work {
 	}
 	page := max(s.Knobs.Kernel.PageSize, 1)
 	j := Judgement{
-		Outcome: Unnoticed, Asked: w.Asked, Got: now.Got - w.Then.Got, Over: s.At.Sub(w.AskedAt),
+		Outcome: Unnoticed, Asked: w.Asked, Got: now.Got - w.Then.Got, Over: now.At.Sub(w.Then.At),
 		Stalled: now.Stalled - w.Then.Stalled, Refaulted: unit.Bytes(now.Refaults-w.Then.Refaults) * page,
 	}
 	switch {

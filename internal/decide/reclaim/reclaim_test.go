@@ -87,7 +87,7 @@ func (w *world) pass(b *batch) node.Usage {
 		b.waits += time.Duration(b.missing/mib+1) * 10 * time.Millisecond
 		w.free, b.missing = w.free-b.missing, 0
 	}
-	u := node.Usage{Memory: node.Some(b.fixed + b.cold + b.hot - b.missing), Refaults: node.Some(b.read), Reclaim: b.done}
+	u := node.Usage{SlowAt: w.s.At, Memory: node.Some(b.fixed + b.cold + b.hot - b.missing), Refaults: node.Some(b.read), Reclaim: b.done}
 	u.Pressure.Memory.Some = node.Some(b.waits)
 	return u
 }
@@ -177,7 +177,8 @@ func TestNothingIsAskedForWithoutNeed(t *testing.T) {
 		Ending:    func(s *node.Snapshot) { s.Workloads[1].Ending = node.AskedToEnd },
 		Protected: func(s *node.Snapshot) { s.Knobs.Now[memory] = node.Memory{Low: 1024 * mib} },
 		Pending:   func(s *node.Snapshot) { s.Workloads[1].Usage.Reclaim.Running = true },
-		"":        func(*node.Snapshot) {},
+		Stale:     func(s *node.Snapshot) { s.Workloads[1].Usage.SlowAt = s.At.Add(-freshWithin - 1) },
+		"":        func(s *node.Snapshot) { s.Workloads[1].Usage.SlowAt = s.At.Add(-freshWithin) },
 	} {
 		s, c := oneJob()
 		change(&s)
@@ -193,6 +194,7 @@ func TestNothingIsAskedForWithoutNeed(t *testing.T) {
 		"its refaults":   func(s *node.Snapshot) { s.Workloads[1].Usage.Refaults = node.Maybe[int64]{} },
 		"its pressure":   func(s *node.Snapshot) { s.Workloads[1].Usage.Pressure = node.Pressure{} },
 		"its protection": func(s *node.Snapshot) { delete(s.Knobs.Now, memory) },
+		"their time":     func(s *node.Snapshot) { s.Workloads[1].Usage.SlowAt = time.Time{} },
 		"its freezer":    func(s *node.Snapshot) { delete(s.Knobs.Now, run) },
 	} {
 		s, c := oneJob()
@@ -219,7 +221,7 @@ func TestNothingIsAskedForWithoutNeed(t *testing.T) {
 
 // oneJob returns a node that lacks free memory, with a service and one BE workload.
 func oneJob() (node.Snapshot, Config) {
-	job := node.Workload{ID: "job", Class: node.BE, Cgroup: "job", Usage: node.Usage{Memory: node.Some(1024 * mib), Refaults: node.Some[int64](0)}}
+	job := node.Workload{ID: "job", Class: node.BE, Cgroup: "job", Usage: node.Usage{Memory: node.Some(1024 * mib), Refaults: node.Some[int64](0), SlowAt: time.Unix(1000, 0)}}
 	job.Usage.Pressure.Memory.Some = node.Some(time.Duration(0))
 	return node.Snapshot{
 		At: time.Unix(1000, 0), MemoryTotal: node.Some(4096 * mib), Usage: node.Usage{Free: node.Some(100 * mib)},
@@ -274,6 +276,24 @@ func TestAStepIsJudgedOnceItHasSettled(t *testing.T) {
 		if got := Decide(c, st, s).Work["job"].Last.Outcome; got != want {
 			t.Errorf("%v after its end a step is judged %q, want %q", after, got, want)
 		}
+	}
+}
+
+// TestAStepIsJudgedBetweenTwoReadings has a step from whose start to its end the threads
+// waited for 60 ms. The readings are 5.5 s apart; the decisions would be 6.5 s.
+func TestAStepIsJudgedBetweenTwoReadings(t *testing.T) {
+	s, c := oneJob()
+	asked := s.At.Add(-6500 * time.Millisecond)
+	u := &s.Workloads[1].Usage
+	u.SlowAt, u.Reclaim = s.At.Add(-500*time.Millisecond), node.Reclaim{Asked: mib, Got: mib, Ended: asked.Add(500 * time.Millisecond)}
+	u.Pressure.Memory.Some = node.Some(60 * time.Millisecond)
+	st := State{Work: map[node.WorkloadID]*Work{"job": {Cgroup: "job", Step: mib, Asked: mib, AskedAt: asked, Then: Counters{At: asked.Add(500 * time.Millisecond)}}}}
+	if got := Decide(c, st, s).Work["job"].Last; got.Outcome != Stalled || got.Over != 5500*time.Millisecond {
+		t.Errorf("the step is judged %+v", got)
+	}
+	u.SlowAt = s.At.Add(-time.Second - 1) // before the step has settled
+	if got := Decide(c, st, s).Work["job"].Last; got.Outcome != "" {
+		t.Errorf("a reading that is too early judges the step %+v", got)
 	}
 }
 
@@ -348,6 +368,7 @@ func TestAnOrderThatNoOneCarriesOutIsForgotten(t *testing.T) {
 	st, orders := State{}, 0
 	for range 120 {
 		s.At = s.At.Add(time.Second)
+		s.Workloads[1].Usage.SlowAt = s.At
 		st = Decide(c, st, s)
 		orders += len(st.Orders())
 	}

@@ -163,6 +163,9 @@ func TestTheEffectOfAReclaimIsReadOnce(t *testing.T) {
 		if stalled := time.Duration(u.Refaults.Or(-1)) * time.Millisecond; u.Pressure.Memory.Some != node.Some(stalled) {
 			t.Errorf("second %d: pressure %v beside %v refaults", second, u.Pressure.Memory.Some, u.Refaults)
 		}
+		if want := start.Add(time.Duration(u.Refaults.Or(-1)) * time.Second); !u.SlowAt.Equal(want) {
+			t.Errorf("second %d: the counters are said to be of %v, want %v", second, u.SlowAt, want)
+		}
 	}
 	if want := []int64{0, 0, 0, 0, 0, 0, 0, 7, 7}; !slices.Equal(read, want) {
 		t.Errorf("read %v, want %v: the reclaim ended at 1.5 s and settles in 5 s", read, want)

@@ -252,7 +252,7 @@ func (x slowCounters) addToNode(u *node.Usage) {
 
 func (x slowCounters) addTo(u *node.Usage) {
 	x.addToNode(u)
-	u.Pressure = x.pressure
+	u.Pressure, u.SlowAt = x.pressure, x.pressed
 	if x.throttled.Known() {
 		u.Throttled, u.Periods, u.ThrottledPeriods = x.throttled, x.periods, x.throttledPeriods
 	}

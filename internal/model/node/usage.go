@@ -49,6 +49,9 @@ type Usage struct {
 	Read     Maybe[unit.Bytes] `json:"read,omitzero"`
 	Written  Maybe[unit.Bytes] `json:"written,omitzero"`
 	Pressure Pressure          `json:"pressure,omitzero"`
+	// SlowAt is the time, on the clock of Snapshot.At, for which Refaults and Pressure of a
+	// workload are known. It is older than the snapshot where not each one reads them.
+	SlowAt time.Time `json:"slow_at,omitzero"`
 	// Reclaim says what the kernel has reclaimed from a workload because Tenon asked for it.
 	Reclaim Reclaim `json:"reclaim,omitzero"`
 }
