@@ -180,9 +180,9 @@ func Decide(c Config, st State, s node.Snapshot) State {
 	})
 	left := x.next.Lacks - x.running()
 	for _, w := range asked {
-		hold, size := idle, unit.Bytes(0)
-		if hold == "" {
-			hold, size = x.size(w, left)
+		hold, size := x.size(w, left)
+		if idle != "" && hold != Ending && hold != Mixed { // these two also end a step that goes on (MayRun)
+			hold = idle
 		}
 		work := *x.work(w)
 		if work.Hold = hold; hold == "" {

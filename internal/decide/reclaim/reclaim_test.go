@@ -209,6 +209,10 @@ func TestNothingIsAskedForWithoutNeed(t *testing.T) {
 	if got := Decide(c, State{Allowance: mostPerSecond}, s); got.Work["job"].Hold != Ending || got.MayRun("job") || got.MayRun("web") {
 		t.Errorf("frozen work is held by %q", got.Work["job"].Hold)
 	}
+	s.Usage.Free = s.MemoryTotal
+	if got := Decide(c, State{}, s); got.MayRun("job") {
+		t.Error("a step of frozen work goes on because enough is free")
+	}
 	for _, k := range []node.Knob{memory, run} {
 		if !slices.Contains(c.Files(), k.File) || len((Config{}).Files()) > 0 {
 			t.Errorf("the snapshot need not show %s, which a decision reads", k.File)
