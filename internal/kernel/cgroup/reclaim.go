@@ -2,6 +2,7 @@ package cgroup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -67,7 +68,7 @@ const signalPause = 50 * time.Millisecond
 // again, because the kernel does not say what it has reclaimed before a signal.
 func untilEnd(ctx context.Context, call func() error) error {
 	for {
-		if err := call(); err != syscall.EINTR || ctx.Err() != nil {
+		if err := call(); !errors.Is(err, syscall.EINTR) || ctx.Err() != nil {
 			return err
 		}
 	}

@@ -83,7 +83,7 @@ func TestASignalOfTheRuntimeEndsNoReclaim(t *testing.T) {
 			return syscall.EAGAIN
 		})
 		stop()
-		if calls != c.calls || err != c.want {
+		if calls != c.calls || !errors.Is(err, c.want) {
 			t.Errorf("%s: %d calls, then %v", name, calls, err)
 		}
 	}
