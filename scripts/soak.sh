@@ -4,12 +4,14 @@
 # arguments it runs every stage, one after another, and continues after a failed
 # one. Each stage writes its output to bin/soak/STAGE.txt and a line for the
 # summary to bin/soak/STAGE.result. To complete an interrupted run, name the
-# remaining stages. Exit status 1: a stage failed or has not run on this commit.
+# remaining stages. REPEATS, FUZZTIME, CHAOSTIME, COLOCATIONTIME, PUBLISHEDTIME and
+# TENON_TEST_CYCLES shorten the longest stages. Exit status 1: a stage failed or has
+# not run on this commit.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 go=$(scripts/find-go.sh) || exit 1
 commit=$(git rev-parse --short HEAD)
-all="tools vet user chart scheduler repeat cluster-build root cluster walk release cold vm-kernel vm vm-scheduler vm-means chaos nodes fuzz colocation published"
+all="tools vet user chart scheduler repeat cluster-build root cluster rollout walk release cold vm-kernel vm vm-scheduler vm-means chaos nodes fuzz colocation published"
 sudo=
 [ "$(id -u)" = 0 ] || sudo="sudo -E env PATH=$PATH"
 export GOFLAGS=-trimpath CGO_ENABLED=0
@@ -19,6 +21,9 @@ export TENON_TEST_KERNELS=all TENON_TEST_LONG=1 TENON_TEST_CYCLES=${TENON_TEST_C
 # each kernel, the counts of the isolation means, and all other tests.
 schedulertests='^Test(Isolation|BEScheduler|BESchedulerBesideIsolatedCPUs|SchedulerComesAndGoes|SaturatedByLS)$'
 meanstests='^TestMeansByCounts$'
+
+# Of the tests in a cluster one takes half an hour.
+rollouttests='^TestARolloutThatHarmsGoesBack$'
 
 # tests STAGE TIMEOUT PACKAGES -- COMMAND...: by scripts/run-tests.sh. The variable
 # which has further flags of go test.
@@ -48,7 +53,8 @@ stage() {
 	chart | cluster-build) make --no-print-directory "$1" ;;
 	vm-kernel) make --no-print-directory vm-kernel vm-kernel-built ;;
 	root) tests root 60m ./... -- $sudo env TENON_TEST_STRICT=1 ;;
-	cluster) tests cluster 150m ./test/cluster/... -- $sudo env TENON_TEST_STRICT=1 TENON_TEST_CLUSTER=1 ;;
+	cluster) which="-skip $rollouttests" tests cluster 150m ./test/cluster/... -- $sudo env TENON_TEST_STRICT=1 TENON_TEST_CLUSTER=1 ;;
+	rollout) which="-v -run $rollouttests" tests rollout 60m ./test/cluster -- $sudo env TENON_TEST_STRICT=1 TENON_TEST_CLUSTER=1 ;;
 	walk) scripts/walk-cluster.sh ;;
 	release) scripts/walk-release.sh ;; # an hour where nothing is built
 	cold) $sudo scripts/walk-cold.sh ;; # an hour: it builds Kubernetes, and measures
@@ -66,10 +72,10 @@ stage() {
 	fuzz) scripts/fuzz.sh "${FUZZTIME:-1m}" ;;
 	colocation) # an hour of the experiment, with nginx and ffmpeg
 		make --no-print-directory build && $sudo rm -rf bin/soak/colocation && # the lab overwrites no results
-			$sudo bin/tenon lab colocation --design blocks --until-resolved --max-time 60m --out bin/soak/colocation ;;
+			$sudo bin/tenon lab colocation --design blocks --until-resolved --max-time "${COLOCATIONTIME:-60m}" --out bin/soak/colocation ;;
 	published) # the whole grid of the published experiment on job concurrency: an hour at most
 		make --no-print-directory build && $sudo rm -rf bin/soak/published && # the lab overwrites no results
-			$sudo bin/tenon lab published concurrency --max-time 60m --out bin/soak/published ;;
+			$sudo bin/tenon lab published concurrency --max-time "${PUBLISHEDTIME:-60m}" --out bin/soak/published ;;
 	*)
 		echo "soak.sh: no stage $1: want some of $all" >&2
 		return 2
