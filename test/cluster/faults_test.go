@@ -36,7 +36,11 @@ func writeRaw(t *testing.T, name, text string) {
 	if dir == "" {
 		return
 	}
-	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+	err := os.MkdirAll(dir, 0o755)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644)
+	}
+	if err != nil {
 		t.Error(err)
 	}
 }
