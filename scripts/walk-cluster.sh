@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # walk-cluster: types the commands of docs/first-steps.md about a cluster like a
 # reader, in the order of the page, then removes Tenon by the commands of
-# docs/install.md, and prints how long each took. It fails if a command fails, if
+# docs/upgrade.md, and prints how long each took. It fails if a command fails, if
 # no node has batch resources, or if a pod does not run, except a batch pod for
 # which the node has no idle CPU. It needs what make cluster needs; the cluster is
 # gone afterwards.
@@ -43,7 +43,7 @@ awk '/^### A service/ { step = 1 } step && /^```yaml/ { on = 1; next } /^```/ &&
 		esac
 	done
 	# The cluster itself is removed by the trap.
-	{ typed "$page" '### Take it away' | grep -v '^make '; typed docs/install.md '## Remove it' '## With GitOps'; } |
+	{ typed "$page" '### Take it away' | grep -v '^make '; typed docs/upgrade.md '## Remove it' '## With GitOps'; } |
 		sed 's/.*/shown '"'"'&'"'"'/'
 } >"$work/script"
 $sudo bin/cluster -name dev run bash "$work/script"

@@ -221,7 +221,7 @@ func (h *chart) ready() error {
 }
 
 // updateCRDs applies CRDs with one more version than those of the chart, by the
-// command of docs/install.md. Helm owns the versions of the CRDs that it made.
+// command of docs/upgrade.md. Helm owns the versions of the CRDs that it made.
 func (h *chart) updateCRDs() {
 	h.t.Helper()
 	crds := h.t.TempDir()

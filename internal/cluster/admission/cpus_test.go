@@ -137,7 +137,7 @@ func TestTheProfileOfTheMigrationGivesOwnCPUs(t *testing.T) {
 	}
 }
 
-// TestSidecarsCountForTheCPUsOfAPod checks what docs/cpus.md says about
+// TestSidecarsCountForTheCPUsOfAPod checks what docs/cpus-rules.md says about
 // init containers, sidecars and containers without a limit. A pod that would
 // have own CPUs without the CPU request of one of these is admitted with a
 // warning.

@@ -15,10 +15,10 @@ import (
 )
 
 // TestThePageNamesEveryStateMetricAndWebhook checks that docs/manager.md and, for
-// the states of a node, docs/operate.md are complete.
+// the states of a node, docs/troubleshoot.md are complete.
 func TestThePageNamesEveryStateMetricAndWebhook(t *testing.T) {
 	var text string
-	for _, page := range []string{"manager", "operate"} {
+	for _, page := range []string{"manager", "operate", "troubleshoot"} {
 		read, err := os.ReadFile("../../../docs/" + page + ".md")
 		if err != nil {
 			t.Fatal(err)
@@ -71,7 +71,7 @@ func TestThePageNamesEveryStateMetricAndWebhook(t *testing.T) {
 	}
 	for _, w := range words {
 		if !strings.Contains(text, "`"+w+"`") {
-			t.Errorf("neither docs/manager.md nor docs/operate.md names %s", w)
+			t.Errorf("none of docs/manager.md, docs/operate.md and docs/troubleshoot.md names %s", w)
 		}
 	}
 }

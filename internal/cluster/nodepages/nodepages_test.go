@@ -106,12 +106,19 @@ func alike(t *testing.T, got, want string) {
 	}
 }
 
-// checkShown checks that docs/operate.md contains a text.
+// checkShown checks that docs/operate.md or docs/troubleshoot.md contains a text.
 func checkShown(t *testing.T, text string) {
 	t.Helper()
-	page, err := os.ReadFile("../../../docs/operate.md")
-	if err != nil || !strings.Contains(string(page), text) {
-		t.Errorf("docs/operate.md does not show this text (%v):\n%s", err, text)
+	var pages string
+	for _, name := range []string{"operate", "troubleshoot"} {
+		page, err := os.ReadFile("../../../docs/" + name + ".md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages += string(page)
+	}
+	if !strings.Contains(pages, text) {
+		t.Errorf("neither docs/operate.md nor docs/troubleshoot.md shows this text:\n%s", text)
 	}
 }
 

@@ -207,7 +207,7 @@ func (s *Sender) declare(ctx context.Context, path string, report appliedReport)
 	case len(dropped) == 0 && len(s.dropped) > 0:
 		s.log.Info("the report of this node has all fields again")
 	case !slices.Equal(dropped, s.dropped):
-		s.log.Warn("the CustomResourceDefinition of the reports is older than tenond: apply that of this release (docs/install.md); the report lacks fields", "fields", dropped)
+		s.log.Warn("the CustomResourceDefinition of the reports is older than tenond: apply that of this release (docs/upgrade.md); the report lacks fields", "fields", dropped)
 	}
 	s.dropped = dropped
 	return nil
