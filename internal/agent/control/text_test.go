@@ -119,7 +119,7 @@ func TestAMissedObjectiveIsExplained(t *testing.T) {
 		return sent.String()
 	}
 	const want = `  objective  99 of 100 waits of its threads for a CPU end within 2ms
-             It is missed for 40s: its threads wait up to 8.4ms (P99). Best-effort work ran during 64 % of the waiting time: batch.slice/job.service 64 %. batch.slice/job.service alone has at most 0.75 CPUs for it. All other best-effort work keeps its CPU. In the last 2h00m: kept 99.1 %, missed 0.5 %, undecided 0.2 %.
+             It is missed for 40s: its threads wait up to 8.4ms (P99). Best-effort work ran during 64 % of the waiting time: batch.slice/job.service 64 %. batch.slice/job.service alone gives way: it has at most 0.75 CPUs. All other best-effort work keeps its CPU. In the last 2h00m: kept 99.1 %, missed 0.5 %, undecided 0.2 %.
 `
 	if text := explained(); !strings.Contains(text, want) {
 		t.Errorf("got\n%s\nwant in it\n%s", text, want)
@@ -137,7 +137,7 @@ func TestAMissedObjectiveIsExplained(t *testing.T) {
 	j.Verdict, j.Cause, j.Tail, j.Waits = slo.Kept, "", time.Millisecond, slo.Waits{}
 	of.Objectives[web] = j
 	l.Observe(of, nil)
-	if text := explained(); !strings.Contains(text, "It is kept for 40s: 99 of 100 waits ended within 1ms. "+job+" alone has at most 0.75 CPUs for it. In the last 2h00m: kept 99.1 %, missed 0.5 %, undecided 0.2 %.\n") {
+	if text := explained(); !strings.Contains(text, "It is kept for 40s: 99 of 100 waits ended within 1ms. "+job+" alone gives way: it has at most 0.75 CPUs. In the last 2h00m: kept 99.1 %, missed 0.5 %, undecided 0.2 %.\n") {
 		t.Errorf("kept: %s", text)
 	}
 	if text := l.Status().String(); strings.Contains(text, "missed") {

@@ -491,7 +491,7 @@ func (p Page) aloneText(on string) string {
 func (p Page) boundAlone() string {
 	var names []string
 	for _, b := range p.Alone {
-		names = append(names, fmt.Sprintf("%s alone has at most %.2f CPUs for it", b.Workload, float64(b.May)/1000))
+		names = append(names, fmt.Sprintf("%s alone gives way: it has at most %.2f CPUs", b.Workload, float64(b.May)/1000))
 	}
 	return strings.Join(names, ", and ")
 }
