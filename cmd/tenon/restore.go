@@ -87,11 +87,7 @@ func restoreFrom(ctx context.Context, stateDir string, dryRun bool) (report rest
 		return restore.Report{}, nil, err
 	}
 	defer h.Close()
-	labs, err := h.LivingLabs()
-	if err != nil {
-		return restore.Report{}, nil, err
-	}
-	refused = refusal(stateDir, labs)
+	refused = refusal(stateDir, h)
 	switch {
 	case dryRun:
 		report, err = h.RestorePlan(ctx)
@@ -120,14 +116,11 @@ func disarm(ctx context.Context, stateDir string) error {
 // refusal returns the reason why a restore would harm what runs: a tenond would write
 // its values again, and a lab would lose the processes that it measures. It returns nil
 // if nothing runs.
-func refusal(stateDir string, labs []int) error {
+func refusal(stateDir string, h *host.Host) error {
 	if pid, held := lease.IsHeld(stateDir); held {
 		return fmt.Errorf("tenond (process %d) manages this node and would write its values again: stop it first (systemctl stop tenond), or run tenond uninstall", pid)
 	}
-	if len(labs) > 0 {
-		return fmt.Errorf("an experiment of tenon lab runs (process %d), and would lose its processes and settings: wait until it has ended, or end it with Ctrl-C or kill %[1]d; then it puts back what it changed", labs[0])
-	}
-	return nil
+	return h.CheckLabs()
 }
 
 // printReport prints the report of a restore from one state directory. With dryRun,

@@ -193,7 +193,8 @@ func (s Service) write(path string, data []byte) error {
 
 // Uninstall stops the service, restores all knobs by the journal in stateDir, and
 // removes the units. It returns an error if Tenon has left changes on the machine,
-// such as a group in which a command still runs. If Root is not "", it only removes the units below Root.
+// such as a group in which a command still runs, and does nothing while a lab runs. If
+// Root is not "", it only removes the units below Root.
 func (s Service) Uninstall(ctx context.Context, stateDir string) error {
 	if err := s.check("uninstall"); err != nil {
 		return err
@@ -207,6 +208,11 @@ func (s Service) Uninstall(ctx context.Context, stateDir string) error {
 			fmt.Fprintf(s.Out, "no unit of tenond is below %s\n", s.Root)
 		}
 		return err
+	}
+	// Any other error comes again when the knobs are put back, and the units go all the same.
+	var lab host.LabRuns
+	if err := checkLabs(stateDir); errors.As(err, &lab) {
+		return fmt.Errorf("tenond uninstall: %w", err)
 	}
 	if err := s.systemctl(ctx, [][]string{append([]string{"disable", "--now"}, units...)}); err != nil {
 		return err
@@ -247,6 +253,16 @@ func (s Service) remove(path string) (removed bool, err error) {
 	}
 	fmt.Fprintf(s.Out, "removed %s\n", path)
 	return true, nil
+}
+
+// checkLabs returns an error if a lab runs: to put everything back would end its processes.
+func checkLabs(stateDir string) error {
+	h, err := host.Open(host.Options{JournalDir: stateDir})
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	return h.CheckLabs()
 }
 
 // PutBack removes the lease, so that the watchdog stops writing, and then

@@ -5,10 +5,16 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/machine/change"
+	"tenon.sh/tenon/internal/machine/host"
+	"tenon.sh/tenon/internal/machine/journal"
 )
 
 // TestUnitsAreSane checks the units for errors that systemd logs but otherwise ignores.
@@ -151,5 +157,41 @@ func TestUninstallSaysWhatItDoes(t *testing.T) {
 	s.Root = t.TempDir()
 	if err := s.Uninstall(t.Context(), ""); err != nil || out.String() != "no unit of tenond is below "+s.Root+"\n" {
 		t.Errorf("an empty root: %v, %q", err, out.String())
+	}
+}
+
+// TestUninstallLeavesALabThatRuns has a lab in the journal, which is
+// another process than the test.
+func TestUninstallLeavesALabThatRuns(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("uninstall needs root")
+	}
+	files, dir := proc.Default(), t.TempDir()
+	boot, err := files.BootID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sleep", "600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	lab, err := change.Identify(files, cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := journal.Open(dir, boot, journal.Session{PID: lab.PID, Start: lab.Start, Lab: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	if err := j.Spawned(lab); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	var runs host.LabRuns
+	err = Service{systemd: t.TempDir(), Out: &out}.Uninstall(t.Context(), dir)
+	if !errors.As(err, &runs) || int(runs) != lab.PID || out.Len() > 0 || !change.Alive(files, lab) {
+		t.Errorf("beside a lab that runs: %v, %q", err, out.String())
 	}
 }

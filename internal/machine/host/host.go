@@ -390,8 +390,22 @@ func (h *Host) RestoreDeadLabs(ctx context.Context) (restore.Report, error) {
 	return h.restorer.DeadLabs(ctx)
 }
 
-// LivingLabs returns the pids of the labs that run on this node, without this process.
-func (h *Host) LivingLabs() ([]int, error) { return h.restorer.LivingLabs() }
+// A LabRuns is the error of a restore beside a lab with this pid: the lab would lose the
+// processes that it measures.
+type LabRuns int
+
+func (pid LabRuns) Error() string {
+	return fmt.Sprintf("an experiment of tenon lab runs (process %d), and would lose its processes and settings: wait until it has ended, or end it with Ctrl-C or kill %[1]d; then it puts back what it changed", int(pid))
+}
+
+// CheckLabs returns a LabRuns if a lab runs on this node that is not this process.
+func (h *Host) CheckLabs() error {
+	pids, err := h.restorer.LivingLabs()
+	if err == nil && len(pids) > 0 {
+		err = LabRuns(pids[0])
+	}
+	return err
+}
 
 // RepairJournal writes the journal file again if another program has damaged it
 // since this process last read it: see journal.Repair.
