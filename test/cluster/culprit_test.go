@@ -23,7 +23,8 @@ func TestTheBatchPodToBlameGivesWayAlone(t *testing.T) {
 	c, n := startCluster(t, "culprit")
 	a := newAgent(t, c, n)
 	a.start()
-	pods, times := pickLength(5, 20), pickLength(2, 100)
+	const pods = 5 // TestABatchPodToBlameAmongTwenty has more
+	times := pickLength(2, 10)
 	a.apply(chartConfig(t, nil))
 	// Other work of the machine must not take the CPUs for which the pods compete.
 	must(t, os.WriteFile(filepath.Join(n.Cgroup("cpu", ""), "cpu.shares"), []byte("16384"), 0o644))
