@@ -83,7 +83,7 @@ func TestAPageSaysForHowLongThereWasNoVerdict(t *testing.T) {
 func TestBatchWorkIsNotLeftAloneWhileItIsBound(t *testing.T) {
 	for _, cause := range slo.Causes {
 		for name, p := range map[string]Page{
-			"batch/hog alone gives way: it has at most 0.50 CPUs.":                        {Alone: []Alone{{"batch/hog", 500}}},
+			"batch/hog alone gives way: it has at most 0.50 CPUs.":                 {Alone: []Alone{{"batch/hog", 500}}},
 			"All best-effort work of node-1 has at most 1.50 CPUs by cpu.max now.": {All: ClassBound{Files: "cpu.max", May: 1500}},
 			"Batch work is left alone.":                                            {},
 		} {
