@@ -148,9 +148,11 @@ func (q *translation) translator(ctx context.Context, errOut io.Writer) (transla
 		fmt.Fprintf(errOut, "not looked at: %s\n", text)
 	}
 	t.As.Profiles, t.Namespaces = by.Profiles, by.Namespaces
-	if c, err := q.access.client(); err == nil { // webhook has made one
-		t.Home = managerHome(ctx, c)
+	c, err := q.access.client()
+	if err != nil {
+		return t, err
 	}
+	t.Home = managerHome(ctx, c)
 	if len(by.PriorityClasses) > 0 {
 		t.As.PriorityClasses = by.PriorityClasses
 	}

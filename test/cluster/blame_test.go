@@ -92,14 +92,14 @@ func newBlame(t *testing.T, name, front string, pods int) *blame {
 	b.set(hog, "busy")
 	harmed := b.measured(20)
 	b.unset(hog, "busy")
-	calm, hurt := quiet[len(quiet)/2], harmed[len(harmed)/2]
+	calm, beside := quiet[len(quiet)/2], harmed[len(harmed)/2]
 	t.Logf("P99 of the waits beside the pods that work: %v to %v; beside a hog, too: %v to %v", quiet[0], quiet[len(quiet)-1], harmed[0], harmed[len(harmed)-1])
 	// Both are the upper ends of buckets by powers of two, so beside a hog the P99 is longer
-	// than half of hurt.
-	if calm > hurt/2 {
-		t.Fatalf("a hog raises the P99 from %v to %v: no objective tells the two apart", calm, hurt)
+	// than half of that.
+	if calm > beside/2 {
+		t.Fatalf("a hog raises the P99 from %v to %v: no objective tells the two apart", calm, beside)
 	}
-	b.objective = fmt.Sprintf(`{"runQueueDelay": "%v"}`, hurt/2)
+	b.objective = fmt.Sprintf(`{"runQueueDelay": "%v"}`, beside/2)
 	t.Logf("objective %s", b.objective)
 	b.setObjective(b.objective)
 	return b
