@@ -77,11 +77,15 @@ func probeSchedIdle() node.Answer {
 }
 
 // ownThreadToFIFO tries to give a new thread the real-time policy of the
-// watchdog (SCHED_FIFO). The thread exits soon after.
+// watchdog (SCHED_FIFO). The thread exits soon after. Until then it is a normal
+// thread again: the kernel moves no process into a cgroup without a real-time
+// budget while one of its threads is real-time (EINVAL).
 func ownThreadToFIFO() error {
 	var err error
 	runOnThread(func() node.Answer {
-		err = task.SetAttr(0, task.SchedAttr{Policy: task.FIFO, Priority: 1})
+		if err = task.SetAttr(0, task.SchedAttr{Policy: task.FIFO, Priority: 1}); err == nil {
+			err = task.SetAttr(0, task.SchedAttr{Policy: task.Normal})
+		}
 		return node.Answer{}
 	})
 	return err

@@ -3,9 +3,12 @@ package capability
 import (
 	"errors"
 	"fmt"
+	"os"
 	"syscall"
 	"testing"
 
+	"tenon.sh/tenon/internal/kernel/proc"
+	"tenon.sh/tenon/internal/kernel/task"
 	"tenon.sh/tenon/internal/model/node"
 )
 
@@ -21,5 +24,28 @@ func TestARefusedRealTimePolicyIsReported(t *testing.T) {
 	}
 	if a := fifoAnswer(ownThreadToFIFO()); a.Verdict == node.Unknown {
 		t.Errorf("this machine: %+v", a)
+	}
+}
+
+// TestNoThreadStaysRealTime looks at the threads right after the probe, which is when a
+// command moves itself into its cgroup.
+func TestNoThreadStaysRealTime(t *testing.T) {
+	for range 100 {
+		if err := ownThreadToFIFO(); err != nil {
+			t.Skip(err)
+		}
+		tids, err := proc.Default().Threads(os.Getpid())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tid := range tids {
+			policy, err := task.PolicyOf(tid)
+			if err != nil && !errors.Is(err, syscall.ESRCH) {
+				t.Fatal(err)
+			}
+			if err == nil && policy.RealTime() {
+				t.Fatalf("thread %d has the policy %v", tid, policy)
+			}
+		}
 	}
 }
