@@ -23,12 +23,18 @@ still() { { kill "$pulse" && wait "$pulse"; } 2>/dev/null; }
 trap still EXIT
 # timeout makes a process group of its own, so that a stage over its budget ends with
 # all its processes. Ctrl-C therefore reaches this shell and not them, and this shell
-# hands it on. A signal also ends wait, which then waits again. After the signal, a stage
-# still counts its results (run-tests.sh), which takes some ten seconds on a busy machine.
+# hands it on. A signal also ends wait, so this shell waits until the process is gone.
+# After the signal, a stage still counts its results (run-tests.sh), which takes some ten
+# seconds on a busy machine.
+timed='' caught=''
+for signal in INT TERM HUP; do trap "caught=$signal; [ -z \"\$timed\" ] || kill -$signal \"\$timed\" 2>/dev/null" $signal; done
 timeout --kill-after=60s "$budget" "$@" &
-timed=$! caught=
-for signal in INT TERM HUP; do trap "caught=$signal; kill -$signal $timed 2>/dev/null" $signal; done
-while caught=; { wait "$timed"; } 2>/dev/null; status=$?; [ -n "$caught" ]; do :; done
+timed=$!
+# timeout ignores SIGINT until it handles it, as all jobs in the background of a script.
+[ -z "$caught" ] || kill "$timed"
+while { wait "$timed"; } 2>/dev/null; status=$?; kill -0 "$timed" 2>/dev/null; do :; done
+# timeout ends alone if it has a signal before it knows the number of its command.
+[ -z "$caught" ] || kill -- "-$timed" 2>/dev/null
 trap - INT TERM HUP
 still
 trap - EXIT # its process is gone, and its number may be another's
