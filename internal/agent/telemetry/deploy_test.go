@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -131,6 +132,35 @@ func findPromtool(t *testing.T) string {
 		t.Skip("promtool is not installed (Debian: prometheus)")
 	}
 	return path
+}
+
+// TestTheReasonsOfASourceAreListed compares the page of the metrics with the words that
+// the label trouble may have.
+func TestTheReasonsOfASourceAreListed(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, err := os.ReadFile("../../model/node/objective.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := regexp.MustCompile("(?s)\\*\\*`trouble`\\*\\* of .*? is one of (.*?)\\. ").FindSubmatch(page)
+	if list == nil {
+		t.Fatal("docs/metrics.md has no list of the reasons")
+	}
+	var listed, has []string
+	for _, m := range regexp.MustCompile("`([a-z-]+)`").FindAllSubmatch(list[1], -1) {
+		listed = append(listed, string(m[1]))
+	}
+	for _, m := range regexp.MustCompile(`Trouble\w+ +SourceTrouble = "([a-z-]+)"`).FindAllSubmatch(code, -1) {
+		has = append(has, string(m[1]))
+	}
+	slices.Sort(listed)
+	slices.Sort(has)
+	if len(has) < 20 || !slices.Equal(listed, has) {
+		t.Errorf("docs/metrics.md lists %v, want %v", listed, has)
+	}
 }
 
 // TestKoordletsNamesAreRecorded evaluates the recording rules with promtool.
