@@ -51,15 +51,15 @@ func (v View) jobsSection(s page.Section, j prospect.Jobs) page.Section {
 	return s
 }
 
-// fitText compares a mean with the room, of which one value is a quantile. The two compare
-// only for Jobs that run evenly.
+// fitText says how much of what the Jobs requested would fit into the room, and which nodes
+// these two are of.
 func fitText(j prospect.Jobs, f prospect.Fleet) string {
 	cpu, memory := f.CPU.All, f.Memory.All
 	low, mean := cores(min(j.CPU, cpu.Low))+" CPUs", cores(min(j.CPU, cpu.Mean))+" CPUs"
 	if f.Memory.Nodes > 0 {
 		low, mean = low+" and "+size(min(j.Memory, memory.Low)), mean+" and "+size(min(j.Memory, memory.Mean))
 	}
-	text := fmt.Sprintf("If they ran evenly over the day, %s of it would fit into the room of 95%% of the time, and %s into the mean room.", low, mean)
+	text := "If they ran" + evenly(low, mean)
 	// A Job may run on another node, so all count. The room of some nodes is in no sum.
 	if f.CPU.Nodes < f.Nodes {
 		text += fmt.Sprintf(" The room of CPUs is that of %d of the %d nodes, and the Jobs are those of all.", f.CPU.Nodes, f.Nodes)

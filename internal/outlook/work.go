@@ -92,7 +92,7 @@ func (v View) workSection() page.Section {
 		s.Text += " There was no room for it."
 		return s
 	}
-	s.Items = append(s.Items, fmt.Sprintf("Of it, %s CPUs fit into the room of 95%% of the time, and %s into the mean room.", cores(c.Low.CPU), cores(c.High.CPU)))
+	s.Items = append(s.Items, "If it ran"+evenly(cores(c.Low.CPU)+" CPUs", cores(c.High.CPU)+" CPUs"))
 	if c.Code == prospect.OneNode {
 		s.Items = append(s.Items, "That frees CPU for other work on this node. A single node cannot be given back, so no saving is counted.")
 		return s
@@ -102,6 +102,12 @@ func (v View) workSection() page.Section {
 		s.Items = append(s.Items, fmt.Sprintf("This counts %d of %d nodes: of the others, the batch work, the room or the use is not known.", c.Nodes, v.Fleet.Nodes))
 	}
 	return s
+}
+
+// evenly ends a sentence about what fits into the room. It compares a mean with the room, of
+// which one value is a quantile. The two compare only for work that runs evenly.
+func evenly(low, mean string) string {
+	return fmt.Sprintf(" evenly over the day, %s of it would fit into the room of 95%% of the time, and %s into the mean room.", low, mean)
 }
 
 // nodesFewer says how many nodes could be given back, and what they cost.
