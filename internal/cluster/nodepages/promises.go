@@ -43,7 +43,7 @@ func promises(b *strings.Builder, p *v1alpha1.Promises) {
 		judge("CPU", p.CPU[i])
 		judge("memory", p.Memory[i])
 	}
-	b.WriteString("What lasts of it from the last full hour (UTC) on, with a probability, and how many of such promises were kept so far:\n")
+	b.WriteString("Promises from the last full hour (UTC) on: how much of the batch resources lasts. KEPT: how many came true so far\n")
 	table.Write(b, "  ", promiseColumns, lines)
 	if len(plain) > 0 {
 		fmt.Fprintf(b, "  not shown to be better than a percentile of the past: %s\n", strings.Join(plain, ", "))

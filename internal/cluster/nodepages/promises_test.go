@@ -13,7 +13,7 @@ import (
 // shows the table.
 func TestPromisesAreShownWithHowOftenTheyWereKept(t *testing.T) {
 	n := scene(t)[1]
-	if text := Explain(n, noon); strings.Contains(text, "What lasts") {
+	if text := Explain(n, noon); strings.Contains(text, "Promises") {
 		t.Errorf("an agent that promises nothing:\n%s", text)
 	}
 	amount := func(hours int32, amount string, judged, kept int64, better bool) v1alpha1.PromisedAmount {
@@ -22,16 +22,16 @@ func TestPromisesAreShownWithHowOftenTheyWereKept(t *testing.T) {
 	}
 	n.Report.Status.Promises = &v1alpha1.Promises{
 		CPU: []v1alpha1.PromisedAmount{
-			amount(1, "6900m", 672, 607, true), amount(6, "5200m", 667, 601, true), {Hours: 24, Percent: 90, Lacking: 8},
+			amount(1, "6900m", 112, 101, true), amount(6, "5200m", 83, 75, true), {Hours: 24, Percent: 90, Lacking: 8},
 		},
 		Memory: []v1alpha1.PromisedAmount{
-			amount(1, "8Gi", 672, 640, true), amount(6, "7800Mi", 667, 605, false), {Hours: 24, Percent: 90},
+			amount(1, "8Gi", 112, 106, true), amount(6, "7800Mi", 83, 76, false), {Hours: 24, Percent: 90},
 		},
 	}
-	const want = `What lasts of it from the last full hour (UTC) on, with a probability, and how many of such promises were kept so far:
+	const want = `Promises from the last full hour (UTC) on: how much of the batch resources lasts. KEPT: how many came true so far
   FOR   WITH  CPU                          KEPT        MEMORY   KEPT
-  1 h   90%   6900m                        607 of 672  8192Mi   640 of 672
-  6 h   90%   5200m                        601 of 667  7800Mi   605 of 667
+  1 h   90%   6900m                        101 of 112  8192Mi   106 of 112
+  6 h   90%   5200m                        75 of 83    7800Mi   76 of 83
   24 h  90%   not yet (8 windows lacking)  -           unknown  -
   not shown to be better than a percentile of the past: memory for 6 h with 90%
 `
