@@ -121,7 +121,7 @@ func Wants(o node.Objective) string {
 // Suggests says in words which objective a service without one may state, and on what that
 // rests.
 func Suggests(s slo.Suggestion) string {
-	quiet := fmt.Sprintf("windows of %v with hardly any wait for best-effort work", slo.BaselineWindow)
+	quiet := fmt.Sprintf("windows of %v in which it hardly waited for best-effort work", slo.BaselineWindow)
 	switch {
 	case s.RunQueueDelay > 0:
 		return fmt.Sprintf(`Suggested: {"runQueueDelay": "%v"}. In %d %s, 99 of 100 waits for a CPU ended within %s. The suggestion is three times that, rounded up.`,
@@ -131,7 +131,7 @@ func Suggests(s slo.Suggestion) string {
 	case s.Windows == 0:
 		return fmt.Sprintf("None is suggested yet: it waits too rarely for a CPU, or for less than %v so far.", slo.BaselineWindow)
 	}
-	return fmt.Sprintf("None is suggested yet: %d of %d windows had hardly any wait for best-effort work, and %d such windows of %v are needed.", s.Quiet, s.Windows, slo.EnoughQuiet, slo.BaselineWindow)
+	return fmt.Sprintf("None is suggested yet: in %d of %d windows, it hardly waited for best-effort work. %d such windows of %v are needed.", s.Quiet, s.Windows, slo.EnoughQuiet, slo.BaselineWindow)
 }
 
 // Targets says in words what an objective for requests is; "": there is none.
