@@ -95,11 +95,11 @@ func newBlame(t *testing.T, name, front string, pods int) *blame {
 	calm, beside := quiet[len(quiet)/2], harmed[len(harmed)/2]
 	t.Logf("P99 of the waits beside the pods that work: %v to %v; beside a hog, too: %v to %v", quiet[0], quiet[len(quiet)-1], harmed[0], harmed[len(harmed)-1])
 	// Both are the upper ends of buckets by powers of two, so beside a hog the P99 is longer
-	// than half of that.
+	// than half of that. Three times the calm P99 is what tenon explain suggests.
 	if calm > beside/2 {
 		t.Fatalf("a hog raises the P99 from %v to %v: no objective tells the two apart", calm, beside)
 	}
-	b.objective = fmt.Sprintf(`{"runQueueDelay": "%v"}`, beside/2)
+	b.objective = fmt.Sprintf(`{"runQueueDelay": "%v"}`, min(3*calm, beside/2))
 	t.Logf("objective %s", b.objective)
 	b.setObjective(b.objective)
 	return b
