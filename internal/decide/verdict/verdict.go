@@ -315,8 +315,13 @@ func needs(s slo.Spent) string {
 }
 
 // quietText says that an objective is missed without batch work as well. It returns "" if
-// it is not.
+// it is not, or if its cause is the service itself or another one: without this cause, the
+// node may keep the objective.
 func (p Page) quietText() string {
+	switch p.Judgement.Cause {
+	case slo.OwnThreads, slo.OwnLimit, slo.OtherService:
+		return ""
+	}
 	if r := p.Judgement.Requests; r.Verdict == slo.Missed && r.TooShort() {
 		return fmt.Sprintf(" Without batch work, %s was at most %s at best: this objective is too short for the node.", percentile(r), Short(r.Quiet.Tail))
 	}

@@ -150,6 +150,16 @@ func TestAnObjectiveForRequestsMayBeTooShort(t *testing.T) {
 	if got := textOf(Page{Judgement: slo.Judgement{Verdict: slo.Missed, Cause: slo.ForBE, Requests: r}}); !strings.HasSuffix(got, text) {
 		t.Error(got)
 	}
+	for _, cause := range []slo.Cause{slo.OwnThreads, slo.OwnLimit, slo.OtherService} { // without it the node may keep the objective
+		j := slo.Judgement{Verdict: slo.Missed, Cause: cause, Objective: time.Millisecond, Quiet: slo.Quiet{Tail: 8 * time.Millisecond}, Requests: r}
+		if got := textOf(Page{Judgement: j}); strings.Contains(got, "too short") {
+			t.Errorf("%s: %s", cause, got)
+		}
+		j.Cause, j.Requests = slo.System, slo.RequestJudgement{}
+		if got := textOf(Page{Judgement: j}); !strings.Contains(got, "99 of 100 waits ended within 8ms at best: this objective is too short") {
+			t.Error(got)
+		}
+	}
 	r.Quiet.Missed = false
 	if got := textOf(Page{Judgement: slo.Judgement{Verdict: slo.Missed, Cause: slo.ForBE, Requests: r}}); strings.Contains(got, "Without batch work") {
 		t.Error(got)
