@@ -74,7 +74,7 @@ func (q BackOff) cutShare(share unit.Percent) unit.Percent {
 // share. The argument left is a text that says how much BE still has.
 func (q BackOff) explainCuts(left string) string {
 	if !q.Miss.Happened() {
-		return fmt.Sprintf("; no objective is missed any more: BE grows back slowly, to %s now", left)
+		return fmt.Sprintf("; BE is to blame for no miss now, and grows back slowly, to %s now", left)
 	}
 	return fmt.Sprintf("; %s: BE gives way, down to %s", q.Miss.Text(), left)
 }

@@ -183,7 +183,7 @@ func (b Budget) subtract(g BackOff) Budget {
 	}
 	b.May = max(min(b.May, g.Budget*unit.MilliCPU(1000-g.Permille)/1000), b.Least)
 	if !g.Miss.Happened() {
-		b.Reason += fmt.Sprintf("; no objective is missed any more: BE grows back slowly, to %v", b.May)
+		b.Reason += fmt.Sprintf("; BE is to blame for no miss now, and grows back slowly, to %v", b.May)
 		return b
 	}
 	b.Reason += fmt.Sprintf("; %s: BE gives way, down to %v", g.Miss.Text(), b.May)
