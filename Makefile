@@ -125,6 +125,7 @@ TENON_IMAGES = tenond,tenon-manager$(if $(SCHEDULER),$(comma)tenon-scheduler)
 comma = ,
 .PHONY: cluster-tools
 cluster-tools: deps-cluster
+	@echo "cluster: compiling bin/cluster, kubectl tenon, helm and the images: some minutes the first time"
 	$(GO) build -o bin/cluster ./test/cluster/cmd
 	$(GO) build -ldflags "-X main.version=$(VERSION)" -o bin/ ./cmd/kubectl-tenon
 	cd test/chart && $(GO) build -o ../../bin/helm helm.sh/helm/v4/cmd/helm

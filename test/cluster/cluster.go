@@ -152,7 +152,7 @@ func Up(ctx context.Context, o Options) (_ *Cluster, err error) {
 	}
 	if old, err := Attach(o.Name); err == nil {
 		if old.alive() {
-			return nil, fmt.Errorf("cluster %s is up: its init is process %d", o.Name, old.Init)
+			return nil, fmt.Errorf("cluster %s is up: bin/cluster -name %s run bash enters it, and bin/cluster -name %s down removes it", o.Name, o.Name, o.Name)
 		}
 		if err := old.Down(); err != nil {
 			return nil, fmt.Errorf("remove what an earlier cluster %s left: %w", o.Name, err)
@@ -200,8 +200,11 @@ func Attach(name string) (*Cluster, error) {
 	if err == nil {
 		err = json.Unmarshal(text, c)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("no cluster %s: %w", name, err)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, fmt.Errorf("there is no cluster %s", name)
+	case err != nil:
+		return nil, fmt.Errorf("cluster %s: %w", name, err)
 	}
 	return c, nil
 }
