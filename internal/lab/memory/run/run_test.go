@@ -71,7 +71,9 @@ func TestMemoryRunsAndLeavesNothing(t *testing.T) {
 			t.Errorf("%s: %+v", r.Mode, r.Memory)
 			continue
 		}
-		if both := r.Memory.LSHeld + r.Memory.BEHeld; both > e.Memory.Parent {
+		// The two are read one after the other: what one gives up and the other takes meanwhile
+		// counts twice.
+		if both := r.Memory.LSHeld + r.Memory.BEHeld; both > e.Memory.Parent+e.Memory.Parent/100 {
 			t.Errorf("%s: both pods hold %v of memory, the limit is %v", r.Mode, both, e.Memory.Parent)
 		}
 	}
