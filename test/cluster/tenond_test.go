@@ -494,7 +494,11 @@ func TestAResizedPodGetsItsNewLimits(t *testing.T) {
 			return err
 		})
 	}
-	keepsObjectives(t, a)
+	// This check gives the pods so much weight that an API server beside them is not ready within
+	// a minute, and a manager loses its lease. So it runs alone: in a guest, and in the long form.
+	if inGuest() || pickLength(false, true) {
+		keepsObjectives(t, a)
+	}
 	a.stop()
 	a.restore(nil)
 	if q, b := a.read("cpu", group, "cpu.cfs_quota_us"), a.read("cpu", group, "cpu.cfs_burst_us"); q != 80000 || b != 0 {
